@@ -1,0 +1,179 @@
+#include "gradus/core/pool.h"
+
+#include <sys/mman.h>
+
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "gradus/core/error.h"
+
+namespace gradus {
+namespace {
+
+constexpr std::size_t huge_page = std::size_t(2) << 20, own_mapping = std::size_t(1) << 20;
+
+std::size_t round_up(std::size_t n, std::size_t step) { return (n + step - 1) / step * step; }
+
+int class_index(std::size_t size) {
+    const int log = std::bit_width(size) - 1;
+    return log * 8 + int((size >> (log - 3)) & 7);
+}
+
+std::size_t size_of_class(int index) { return (std::size_t(8 + index % 8) << (index / 8)) >> 3; }
+
+std::int64_t limit_from_environment() {
+    const char* text = std::getenv("GRADUS_MEMORY_LIMIT");
+    if (!text) return 0;
+    const std::string_view view(text);
+    std::int64_t bytes = 0;
+    const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), bytes);
+    check(error == std::errc() && end == view.data() + view.size() && bytes >= 0,
+          "GRADUS_MEMORY_LIMIT: expected a number of bytes: got \"", view, "\"");
+    return bytes;
+}
+
+}  // namespace
+
+Pool::Pool(Device device) : device_(device), limit_(limit_from_environment()) {}
+
+Pool& Pool::of(Device device) {
+    // Never destroyed: static tensors may outlive everything else.
+    static std::array<std::atomic<Pool*>, 64> pools{};
+    static std::mutex making;
+    std::atomic<Pool*>& slot = pools.at(std::size_t(device.index));
+    if (Pool* pool = slot.load(std::memory_order_acquire)) return *pool;
+    const std::lock_guard lock(making);
+    if (!slot.load(std::memory_order_relaxed)) slot.store(new Pool(device), std::memory_order_release);
+    return *slot.load(std::memory_order_relaxed);
+}
+
+std::size_t Pool::class_size(std::size_t bytes) {
+    std::size_t size = bytes < 64 ? 64 : bytes;
+    const std::size_t step = std::bit_floor(size) / 8;
+    size = round_up(size, step < 64 ? 64 : step);
+    return size >= huge_page ? round_up(size, huge_page) : size;
+}
+
+bool Pool::has_room(std::size_t size) const {
+    return limit_ == 0 || statistics_.in_use + statistics_.cached + std::int64_t(size) <= limit_;
+}
+
+void* Pool::map(std::size_t size) {
+    const bool huge = size >= huge_page;
+    const std::size_t extra = huge ? huge_page : 0;
+    void* memory = mmap(nullptr, size + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    if (!huge) return memory;
+    char *start = static_cast<char*>(memory),
+         *aligned = reinterpret_cast<char*>(round_up(reinterpret_cast<std::size_t>(start), huge_page));
+    if (aligned != start) munmap(start, std::size_t(aligned - start));
+    if (const std::size_t tail = extra - std::size_t(aligned - start)) munmap(aligned + size, tail);
+    madvise(aligned, size, MADV_HUGEPAGE);
+    return aligned;
+}
+
+void* Pool::cut(std::size_t size) {
+    if (slab_left_ < size) {
+        char* slab = static_cast<char*>(map(huge_page));
+        if (!slab) return nullptr;
+        ++statistics_.system_allocations;
+        slab_ = slab, slab_left_ = huge_page;
+    }
+    char* block = slab_;
+    slab_ += size, slab_left_ -= size;
+    return block;
+}
+
+void* Pool::take(std::size_t size) {
+    std::vector<void*>& list = cached_[class_index(size)];
+    if (!list.empty()) {
+        void* block = list.back();
+        list.pop_back();
+        statistics_.cached -= std::int64_t(size);
+        return block;
+    }
+    if (!has_room(size)) return nullptr;
+    if (size < own_mapping) return cut(size);
+    void* block = map(size);
+    if (block) ++statistics_.system_allocations;
+    return block;
+}
+
+void Pool::unmap_cached() {
+    for (int c = 0; c < classes; ++c) {
+        const std::size_t size = size_of_class(c);
+        if (size < own_mapping) continue;
+        for (void* block : cached_[c]) munmap(block, size), statistics_.cached -= std::int64_t(size);
+        cached_[c].clear();
+    }
+}
+
+void* Pool::allocate(std::size_t bytes) {
+    check(bytes <= std::size_t(1) << 60, "out of memory on ", device_, ": requested ", bytes, " bytes");
+    const std::size_t size = class_size(bytes);
+    const std::lock_guard lock(mutex_);
+    void* block = take(size);
+    if (!block) {
+        unmap_cached();
+        block = take(size);
+    }
+    if (!block)
+        fail("out of memory on ", device_, ": requested ", bytes, " bytes, in use ", statistics_.in_use, ", cached ",
+             statistics_.cached, ", largest cached block ", largest_cached(),
+             limit_ ? text(", limit ", limit_) : std::string(), ": use a smaller batch or free tensors");
+    ++statistics_.allocations;
+    statistics_.in_use += std::int64_t(size);
+    statistics_.peak = std::max(statistics_.peak, statistics_.in_use);
+#ifndef NDEBUG
+    std::memset(block, 0xff, size);  // an element that was never written reads as NaN
+#endif
+    return block;
+}
+
+void Pool::free(void* block, std::size_t bytes) {
+    const std::size_t size = class_size(bytes);
+    const std::lock_guard lock(mutex_);
+    cached_[class_index(size)].push_back(block);
+    statistics_.cached += std::int64_t(size);
+    statistics_.in_use -= std::int64_t(size);
+}
+
+void Pool::release_cached() {
+    const std::lock_guard lock(mutex_);
+    unmap_cached();
+}
+
+void Pool::limit(std::int64_t bytes) {
+    check(bytes >= 0, "limit_memory: expected 0 or a number of bytes: got ", bytes);
+    const std::lock_guard lock(mutex_);
+    limit_ = bytes;
+}
+
+std::int64_t Pool::largest_cached() const {
+    for (int c = classes - 1; c >= 0; --c)
+        if (!cached_[c].empty()) return std::int64_t(size_of_class(c));
+    return 0;
+}
+
+PoolStatistics Pool::statistics() const {
+    const std::lock_guard lock(mutex_);
+    PoolStatistics now = statistics_;
+    now.largest_cached = largest_cached();
+    return now;
+}
+
+PoolStatistics pool_statistics(Device device) { return check_device(device), Pool::of(device).statistics(); }
+void release_cached(Device device) { return check_device(device), Pool::of(device).release_cached(); }
+void limit_memory(std::int64_t bytes, Device device) { return check_device(device), Pool::of(device).limit(bytes); }
+
+Ref<Storage> Storage::allocate(std::size_t bytes, Device device) {
+    return Ref<Storage>(new Storage(Pool::of(device).allocate(bytes), bytes, device));
+}
+
+Storage::~Storage() { Pool::of(device_).free(data_, bytes_); }
+
+}  // namespace gradus

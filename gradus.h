@@ -1,0 +1,2 @@
+// Everything public in Gradus, in the order of its layers.
+#pragma once
