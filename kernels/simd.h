@@ -51,12 +51,16 @@ void store_part(T* p, const Pack<T>& v, int n) {
 
 namespace math {
 
+template <class V>
+struct Constant {
+    static V of(double c) {
+        if constexpr (std::is_arithmetic_v<V>) return V(c);
+        else return V{} + Element<V>(c);
+    }
+};
 /// The constant c in every lane.
 template <class V>
-V k(double c) {
-    if constexpr (std::is_arithmetic_v<V>) return V(c);
-    else return V{} + Element<V>(c);
-}
+V k(double c) { return Constant<V>::of(c); }
 
 template <class V, class M>
 V select(const M& mask, const V& a, const V& b) {
@@ -87,6 +91,18 @@ GRADUS_MATH(sqrt) GRADUS_MATH(floor) GRADUS_MATH(ceil) GRADUS_MATH(nearbyint)
 GRADUS_LANES(sin) GRADUS_LANES(cos) GRADUS_LANES(tan) GRADUS_LANES(erf)
 GRADUS_LANES(sqrt) GRADUS_LANES(floor) GRADUS_LANES(ceil) GRADUS_LANES(nearbyint)
 #undef GRADUS_LANES
+
+// Integers: rounding leaves them as they are, a power multiplies (a negative exponent gives 0 but for 1 and -1).
+inline std::int64_t floor(std::int64_t x) { return x; }
+inline std::int64_t ceil(std::int64_t x) { return x; }
+inline std::int64_t nearbyint(std::int64_t x) { return x; }
+inline std::int64_t pow(std::int64_t a, std::int64_t b) {
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+    std::uint64_t y = 1;
+    for (std::uint64_t x = std::uint64_t(a); b > 0; b >>= 1, x *= x)
+        if (b & 1) y *= x;
+    return std::int64_t(y);
+}
 
 inline float pow(float a, float b) { return std::pow(a, b); }
 inline double pow(double a, double b) { return std::pow(a, b); }

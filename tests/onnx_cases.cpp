@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "gradus/autograd/node.h"
 #include "gradus/core/error.h"
-#include "gradus/gradus.h"
 
 namespace gradus::onnx {
 namespace {
@@ -62,7 +62,8 @@ std::vector<std::int64_t> Call::integers(const std::string& name, int at) const 
 const Cases& cases() {
     static const Cases all = [] {
         Cases merged;
-        for (Cases part : {pointwise_cases(), reduce_cases(), shape_cases(), network_cases()}) merged.merge(part);
+        for (Cases part : {pointwise_cases(), reduce_cases(), shape_cases(), index_cases(), network_cases()})
+            merged.merge(part);
         return merged;
     }();
     return all;
@@ -72,15 +73,24 @@ bool has_case(const std::string& op) { return op == "Gradient" || cases().count(
 
 std::optional<DType> dtype(Type type) {
     switch (type) {
-        case Type::float32: return DType::f32;
-        case Type::float64: return DType::f64;
-        case Type::float16: return DType::f16;
-        case Type::bfloat16: return DType::bf16;
-        case Type::int64: return DType::i64;
-        case Type::int32: return DType::i32;
-        case Type::uint8: return DType::u8;
-        case Type::boolean: return DType::boolean;
-        default: return std::nullopt;
+        case Type::float32:
+            return DType::f32;
+        case Type::float64:
+            return DType::f64;
+        case Type::float16:
+            return DType::f16;
+        case Type::bfloat16:
+            return DType::bf16;
+        case Type::int64:
+            return DType::i64;
+        case Type::int32:
+            return DType::i32;
+        case Type::uint8:
+            return DType::u8;
+        case Type::boolean:
+            return DType::boolean;
+        default:
+            return std::nullopt;
     }
 }
 
@@ -108,12 +118,12 @@ Tensors evaluate(const Model& model, const Tensors& inputs) {
     std::map<std::string, Tensor> values;
     for (const Array& array : model.constants) values[array.name] = to_tensor(array, array.type);
     for (std::size_t i = 0; i < inputs.size(); ++i) values[model.inputs[i].name] = inputs[i];
-    for (const std::string& name : differentiated(model)) values[name] = parameter(values.at(name));
+    for (const std::string& name : differentiated(model)) require_grad(values.at(name));
     for (const Node& node : model.nodes) {
         Tensors arguments;
         for (const std::string& name : node.inputs) arguments.push_back(name.empty() ? Tensor() : values.at(name));
-        const Tensors results = node.op == "Gradient" ? gradient_node(node, values)
-                                                      : cases().at(node.op)(Call(node, std::move(arguments)));
+        const Tensors results =
+            node.op == "Gradient" ? gradient_node(node, values) : cases().at(node.op)(Call(node, std::move(arguments)));
         check(results.size() >= node.outputs.size(), node.op, ": ", node.outputs.size(), " outputs wanted, ",
               results.size(), " computed");
         for (std::size_t i = 0; i < node.outputs.size(); ++i) values[node.outputs[i]] = results[i];

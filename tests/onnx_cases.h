@@ -51,7 +51,8 @@ using Cases = std::map<std::string, Case>;
 
 Cases pointwise_cases();  ///< arithmetic, activations, comparisons, logic, casts
 Cases reduce_cases();     ///< sums and their kin, arg, cumulative, top k, einsum
-Cases shape_cases();      ///< views, copies, indexing, constants
+Cases shape_cases();      ///< views, copies, constants
+Cases index_cases();      ///< gather, scatter and their kin
 Cases network_cases();    ///< products, softmax, normalisation, losses, optimizer steps
 
 /// All of the above by the op's name; `Gradient` is computed by `evaluate` itself.

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "gradus/autograd/ops.h"
 #include "gradus/core/error.h"
-#include "gradus/gradus.h"
 #include "gradus/tests/onnx_cases.h"
 
 namespace gradus::onnx {
@@ -129,9 +129,7 @@ CrossEntropyOptions loss_options(const Call& call) {
     options.ignore_index = call.integer("ignore_index", options.ignore_index);
     if (call.has(2)) options.class_weights = call[2];
     const std::string reduction = call.string("reduction", "mean");
-    options.reduction = reduction == "none"  ? Reduction::none
-                        : reduction == "sum" ? Reduction::sum
-                                             : Reduction::mean;
+    options.reduction = reduction == "none" ? Reduction::none : reduction == "sum" ? Reduction::sum : Reduction::mean;
     return options;
 }
 
@@ -236,9 +234,7 @@ Cases network_cases() {
         {"MeanVarianceNormalization", mean_variance_normalization},
         {"Momentum", momentum},
         {"NegativeLogLikelihoodLoss",
-         [](const Call& call) -> Tensors {
-             return {nll_loss(call[0], call[1], loss_options(call))};
-         }},
+         [](const Call& call) -> Tensors { return {nll_loss(call[0], call[1], loss_options(call))}; }},
         {"Softmax", rows<softmax>},
         {"SoftmaxCrossEntropyLoss",
          [](const Call& call) -> Tensors {

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
+#include "gradus/autograd/ops.h"
 #include "gradus/core/error.h"
-#include "gradus/gradus.h"
 #include "gradus/tests/onnx_cases.h"
 
 namespace gradus::onnx {
@@ -192,9 +192,7 @@ Cases pointwise_cases() {
         {"Selu", selu},
         {"Shrink", shrink},
         {"ThresholdedRelu",
-         [](const Call& call) -> Tensors {
-             return {where(greater(call[0], call.real("alpha", 1.0)), call[0], 0.0)};
-         }},
+         [](const Call& call) -> Tensors { return {where(greater(call[0], call.real("alpha", 1.0)), call[0], 0.0)}; }},
         {"Where", [](const Call& call) -> Tensors { return {where(call[0], call[1], call[2])}; }},
     };
 }

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <string>
 
+#include "gradus/autograd/ops.h"
 #include "gradus/core/error.h"
-#include "gradus/gradus.h"
 #include "gradus/tests/onnx_cases.h"
 
 namespace gradus::onnx {

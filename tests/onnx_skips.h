@@ -21,6 +21,8 @@ struct Skip {
 /// The number of folders in `node` of the release this list was reviewed against (ONNX 1.12, Debian 12). With that
 /// release an op that nobody listed, and a rule that no case needs, are failures; with another they are reported.
 inline constexpr int reviewed_cases = 932;
+/// So many cases of it run; fewer means that some fell out unnoticed.
+inline constexpr int reviewed_runs = 700;
 
 inline const std::vector<Skip>& skips() {
     static const std::vector<Skip> list = {

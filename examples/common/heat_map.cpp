@@ -42,7 +42,7 @@ void draw_scale(SvgText& svg, double left, double top, double height, const std:
     }
     svg.rectangle(left, top, 14, height, "none", " stroke=\"#9aa5b1\" stroke-width=\"0.5\"");
     const std::vector<double> ticks =
-        height < 100 ? std::vector<double>{0, 1} : std::vector<double>{0, 0.25, 0.5, 0.75, 1};
+        height < 100 ? std::vector<double>{0, 1} : std::vector<double>{0, 0.2, 0.4, 0.6, 0.8, 1};
     const double step = ticks[1];
     for (const double tick : ticks)
         svg.text(left + 20, top + height * (1 - tick) + 4, tick_label(tick, step), 11, soft_ink, "start");

@@ -36,7 +36,9 @@ std::string tick_label(double value, double step) {
     }
     const double unit = step >= 1e8 ? 1e9 : step >= 1e5 ? 1e6 : step >= 100 && size >= 1e4 ? 1e3 : 1;
     const char* name = unit == 1e9 ? "G" : unit == 1e6 ? "M" : unit == 1e3 ? "k" : "";
-    const int decimals = std::max(0, -static_cast<int>(std::floor(std::log10(step / unit) + 1e-9)));
+    // As many decimals as tell the ticks apart without rounding: 0.25 needs two.
+    int decimals = 0;
+    for (double left = step / unit; decimals < 6 && std::abs(left - std::round(left)) > 1e-6; left *= 10) ++decimals;
     const std::string out = fixed(value / unit, decimals);
     return value == 0 ? "0" : out + name;
 }
@@ -46,7 +48,7 @@ double text_width(std::string_view text, double size) {
     for (size_t i = 0; i < text.size(); ++i) {
         const auto byte = static_cast<unsigned char>(text[i]);
         // In UTF-8 the East Asian scripts begin at U+1100 and take three bytes from lead byte 0xe3 on.
-        if ((byte & 0xc0) != 0x80) ems += byte >= 0xe3 ? 1.0 : 0.58;
+        if ((byte & 0xc0) != 0x80) ems += byte >= 0xe3 ? 1.0 : 0.56;
     }
     return ems * size;
 }

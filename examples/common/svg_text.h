@@ -17,7 +17,7 @@ std::string coordinate(double value);
 /// out.
 std::string tick_label(double value, double step);
 
-/// An estimate of a text's width in pixels: East Asian characters are one em wide, others 0.58.
+/// An estimate of a text's width in pixels: East Asian characters are one em wide, others 0.56.
 double text_width(std::string_view text, double size);
 
 /// Collects the elements of one document.

@@ -1,0 +1,29 @@
+// Matrix products over strided batches; the contract, whatever the device.
+#pragma once
+
+#include "gradus/core/tensor.h"
+#include "gradus/kernels/dispatch.h"
+
+namespace gradus::kernels {
+
+namespace cpu {
+void matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accumulate);
+void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
+}  // namespace cpu
+
+/// y = a b, or y += a b: (…, m, k) (…, k, n) -> (…, m, n) for every index of the batch axes. a and b have y's batch
+/// axes and any strides (0 where expanded); y is contiguous; all three have one dtype, bool excepted. k = 0 gives
+/// zeros. A matrix whose rows or columns lie in order is read in place, whether transposed or not; others are copied
+/// first. f32 and f64 multiply and add in their own precision, 16-bit floats in f32 and round once, integers wrap
+/// around. The result does not depend on the number of threads.
+inline void matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accumulate = false) {
+    dispatch("matmul", y.device(), cpu::matmul, a, b, y, accumulate);
+}
+
+/// y = x weightᵀ + bias: (rows, in) (out, in) (out) -> (rows, out). The bias may be undefined and have any stride;
+/// the rest is as for matmul.
+inline void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
+    dispatch("linear", y.device(), cpu::linear, x, weight, bias, y);
+}
+
+}  // namespace gradus::kernels

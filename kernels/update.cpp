@@ -1,0 +1,190 @@
+#include "gradus/kernels/update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "gradus/kernels/parallel.h"
+
+namespace gradus::kernels {
+namespace {
+
+constexpr std::int64_t grain = 16384;
+constexpr std::int64_t sum_block = 16384;  // part of the result: another size gives other last bits
+constexpr int lanes = 16;
+
+/// What a dtype is computed in.
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+void check_operand(const char* op, const char* what, const Tensor& parameter, const Tensor& x, DType dtype) {
+    check(x.shape() == parameter.shape(), op, ": the ", what, " has the shape ", x.shape(), ", the parameter ",
+          parameter.shape());
+    check(x.dtype() == dtype, op, ": the ", what, " is ", x.dtype(), ", expected ", dtype);
+    check(x.device() == parameter.device(), op, ": the ", what, " is on ", x.device(), ", the parameter on ",
+          parameter.device());
+    check(x.is_contiguous(), op, ": the ", what, " of shape ", x.shape(), " is not contiguous");
+}
+
+template <class F>
+void visit_floating(const char* op, const Tensor& x, F&& f) {
+    check(x.is_contiguous(), op, ": a tensor of shape ", x.shape(), " is not contiguous");
+    switch (x.dtype()) {
+        case DType::f32: return f(float());
+        case DType::f64: return f(double());
+        case DType::bf16: return f(bfloat16());
+        case DType::f16: return f(float16());
+        default: fail(op, ": needs a floating dtype: got ", x.dtype());
+    }
+}
+
+enum class Momentum { none, first, plain, nesterov };
+
+template <Momentum kind, class T, class W = Wide<T>>
+void sgd_range(T* __restrict p, const T* __restrict gradient, W* __restrict buffer, std::int64_t n, const SgdStep& step) {
+    const W lr = W(step.lr), decay = W(step.weight_decay), scale = W(step.gradient_scale), momentum = W(step.momentum),
+            fresh = W(1 - step.dampening);
+    const W ahead = step.nesterov ? momentum : W(0);
+    for (std::int64_t i = 0; i < n; ++i) {
+        const W x = W(p[i]), g = W(gradient[i]) * scale + decay * x;
+        W direction = g;
+        if constexpr (kind != Momentum::none) {
+            const W b = kind == Momentum::first ? g : momentum * buffer[i] + fresh * g;
+            buffer[i] = b;
+            if constexpr (kind == Momentum::first) direction = step.nesterov ? g + ahead * b : b;
+            else direction = kind == Momentum::nesterov ? g + momentum * b : b;
+        }
+        p[i] = T(x - lr * direction);
+    }
+}
+
+template <class T, class W = Wide<T>>
+void adam_range(T* __restrict p, const T* __restrict gradient, W* __restrict mean, W* __restrict square, std::int64_t n,
+                const AdamStep& step) {
+    const double correction1 = 1 - std::pow(step.beta1, double(step.t));
+    const double correction2 = 1 - std::pow(step.beta2, double(step.t));
+    const W size = W(step.lr / correction1), root = W(1 / std::sqrt(correction2)), eps = W(step.eps);
+    const W beta1 = W(step.beta1), fresh1 = W(1 - step.beta1), beta2 = W(step.beta2), fresh2 = W(1 - step.beta2);
+    const W keep = W(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
+    const W decay = W(step.decoupled ? 0 : step.weight_decay), scale = W(step.gradient_scale);
+    for (std::int64_t i = 0; i < n; ++i) {
+        const W x = W(p[i]), g = W(gradient[i]) * scale + decay * x;
+        const W m = beta1 * mean[i] + fresh1 * g, v = beta2 * square[i] + fresh2 * (g * g);
+        mean[i] = m;
+        square[i] = v;
+        p[i] = T(x * keep - size * (m / (std::sqrt(v) * root + eps)));
+    }
+}
+
+template <class T>
+double block_sum(const T* x, std::int64_t n) {
+    double partial[lanes] = {};
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+        for (int k = 0; k < lanes; ++k) {
+            const double value = double(Wide<T>(x[i + k]));
+            partial[k] += value * value;
+        }
+    for (int k = 0; i + k < n; ++k) {
+        const double value = double(Wide<T>(x[i + k]));
+        partial[k] += value * value;
+    }
+    for (int width = lanes / 2; width > 0; width /= 2)
+        for (int k = 0; k < width; ++k) partial[k] += partial[k + width];
+    return partial[0];
+}
+
+}  // namespace
+
+DType state_dtype(DType parameter) { return parameter == DType::f64 ? DType::f64 : DType::f32; }
+
+void cpu::sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& buffer, const SgdStep& step) {
+    check_operand("sgd", "gradient", parameter, gradient, parameter.dtype());
+    if (buffer.defined()) check_operand("sgd", "momentum buffer", parameter, buffer, state_dtype(parameter.dtype()));
+    visit_floating("sgd", parameter, [&](auto zero) {
+        using T = decltype(zero);
+        using W = Wide<T>;
+        T* p = parameter.data<T>();
+        const T* g = gradient.data<T>();
+        W* b = buffer.defined() ? buffer.data<W>() : nullptr;
+        parallel_for(parameter.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+            const std::int64_t n = end - begin;
+            W* slice = b ? b + begin : nullptr;
+            if (!b) sgd_range<Momentum::none>(p + begin, g + begin, slice, n, step);
+            else if (step.first) sgd_range<Momentum::first>(p + begin, g + begin, slice, n, step);
+            else if (step.nesterov) sgd_range<Momentum::nesterov>(p + begin, g + begin, slice, n, step);
+            else sgd_range<Momentum::plain>(p + begin, g + begin, slice, n, step);
+        });
+    });
+    parameter.storage().bump_version();
+    if (buffer.defined()) buffer.storage().bump_version();
+}
+
+void cpu::adam(const Tensor& parameter, const Tensor& gradient, const Tensor& mean, const Tensor& square,
+          const AdamStep& step) {
+    check_operand("adam", "gradient", parameter, gradient, parameter.dtype());
+    check_operand("adam", "mean", parameter, mean, state_dtype(parameter.dtype()));
+    check_operand("adam", "mean square", parameter, square, state_dtype(parameter.dtype()));
+    check(step.t >= 1, "adam: steps count from 1: got ", step.t);
+    visit_floating("adam", parameter, [&](auto zero) {
+        using T = decltype(zero);
+        using W = Wide<T>;
+        T* p = parameter.data<T>();
+        const T* g = gradient.data<T>();
+        W *m = mean.data<W>(), *v = square.data<W>();
+        parallel_for(parameter.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+            adam_range(p + begin, g + begin, m + begin, v + begin, end - begin, step);
+        });
+    });
+    parameter.storage().bump_version();
+    mean.storage().bump_version();
+    square.storage().bump_version();
+}
+
+double cpu::sum_of_squares(const Tensor& x) {
+    const std::int64_t n = x.numel(), blocks = (n + sum_block - 1) / sum_block;
+    if (n == 0) return 0;
+    const Tensor partial = Tensor::empty({blocks}, DType::f64, Device{});
+    double* sums = partial.data<double>();
+    visit_floating("sum_of_squares", x, [&](auto zero) {
+        using T = decltype(zero);
+        const T* values = x.data<T>();
+        parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t block = begin; block < end; ++block)
+                sums[block] = block_sum(values + block * sum_block, std::min(sum_block, n - block * sum_block));
+        });
+    });
+    double total = 0;
+    for (std::int64_t block = 0; block < blocks; ++block) total += sums[block];
+    return total;
+}
+
+void cpu::scale_in_place(const Tensor& x, double factor) {
+    visit_floating("scale_in_place", x, [&](auto zero) {
+        using T = decltype(zero);
+        T* values = x.data<T>();
+        const Wide<T> scale = Wide<T>(factor);
+        parallel_for(x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) values[i] = T(Wide<T>(values[i]) * scale);
+        });
+    });
+    x.storage().bump_version();
+}
+
+void cpu::clamp_in_place(const Tensor& x, double low, double high) {
+    visit_floating("clamp_in_place", x, [&](auto zero) {
+        using T = decltype(zero);
+        using W = Wide<T>;
+        T* values = x.data<T>();
+        const W l = W(low), h = W(high);
+        parallel_for(x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) {
+                const W value = W(values[i]);
+                values[i] = T(value < l ? l : value > h ? h : value);
+            }
+        });
+    });
+    x.storage().bump_version();
+}
+
+}  // namespace gradus::kernels
