@@ -1,0 +1,43 @@
+// What many rules and ops share: result dtypes, device checks, gradients brought back to an operand's shape.
+#pragma once
+
+#include <initializer_list>
+
+#include "gradus/autograd/node.h"
+#include "gradus/autograd/ops.h"
+
+namespace gradus {
+
+struct NamedTensor {
+    const char* name;
+    const Tensor& tensor;
+};
+/// Throws unless all defined ones lie on one device; names op, argument, shapes, devices and the fix.
+void check_devices(const char* op, std::initializer_list<NamedTensor> operands);
+
+/// The dtype two operands meet in: a 0-d one does not raise the class (bool, integer, float) of one with axes.
+DType result_type(const Tensor& a, const Tensor& b);
+/// A host number: a whole one fits any integer dtype, any other turns integers into f32.
+DType result_type(const Tensor& a, double b);
+
+void check_floating(const char* op, const char* name, const Tensor& x);
+void check_bool(const char* op, const char* name, const Tensor& x);
+
+/// g summed over the axes that were stretched from `shape`.
+Tensor sum_to(const Tensor& g, const Shape& shape);
+
+/// An operand's shape and dtype, kept by a rule to bring its gradient back to them.
+struct Form {
+    explicit Form(const Tensor& x) : shape(x.shape()), dtype(x.dtype()) {}
+    Tensor fit(const Tensor& g) const {
+        const Tensor summed = sum_to(g, shape);
+        return summed.dtype() == dtype ? summed : cast(summed, dtype);
+    }
+    Shape shape;
+    DType dtype;
+};
+
+/// x's shape with the named axes set to 1, or dropped.
+Shape reduced_shape(const Shape& shape, const Axes& axes, bool keep);
+
+}  // namespace gradus
