@@ -78,7 +78,7 @@ constexpr std::int64_t flush_rows = 128;
 
 /// How many strips the rows are cut into: decided by the sizes alone, so that sums do not depend on the thread count.
 std::int64_t strip_count(std::int64_t rows, std::int64_t n) {
-    return std::clamp<std::int64_t>(rows * n / 16384, 1, std::min<std::int64_t>(rows, 32));
+    return std::clamp<std::int64_t>(rows * n / 16384, 1, std::clamp<std::int64_t>(rows, 1, 32));
 }
 
 template <class T>
@@ -111,12 +111,6 @@ void backward(const NormSlopes<T>& slopes, std::int64_t rows, const Tensor& gwei
     });
     add_up<T>(strips, count, n, 0, gweight);
     add_up<T>(strips, count, n, 1, gbias);
-}
-
-template <class F>
-void visit_real(DType type, F&& f) {
-    if (type == DType::f64) f(double());
-    else f(float());
 }
 
 }  // namespace

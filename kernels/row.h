@@ -5,9 +5,17 @@
 #include <cmath>
 #include <cstdint>
 
+#include "gradus/core/dtype.h"
 #include "gradus/kernels/simd.h"
 
 namespace gradus::kernels {
+
+/// f(T()) for the two types that row kernels compute in.
+template <class F>
+inline void visit_real(DType type, F&& f) {
+    if (type == DType::f64) f(double());
+    else f(float());
+}
 
 /// Some lanes of a row: `count` elements from element `at` on. Whole packs are made with a constant count, so the branch goes.
 template <class T>

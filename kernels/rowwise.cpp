@@ -10,12 +10,6 @@ namespace {
 
 using math::k, math::select;
 
-template <class F>
-void visit_real(DType type, F&& f) {
-    if (type == DType::f64) f(double());
-    else f(float());
-}
-
 std::int64_t width(const Tensor& x) { return x.rank() == 0 ? 1 : x.shape().back(); }
 std::int64_t row_count(const Tensor& x) { return x.numel() == 0 ? 0 : x.numel() / width(x); }
 

@@ -1,0 +1,66 @@
+#include "gradus/kernels/dropout.h"
+
+#include "gradus/kernels/parallel.h"
+#include "gradus/kernels/philox_lanes.h"
+
+namespace gradus::kernels::cpu {
+namespace {
+
+constexpr int group = 128;  ///< decisions of one call: 16 blocks of 8 lanes
+
+/// lane[i]: the 16-bit lanes of the blocks index ... index + 15, in the order of the elements.
+void draw_lanes(const Draw& draw, std::uint64_t index, std::uint32_t sample, std::uint16_t (&lane)[group]) {
+    const PhiloxLanes drawn = philox_lanes(draw, index, 1, sample);
+    std::uint32_t words[group / 2];
+    for (int block = 0; block < 16; ++block)
+        for (int w = 0; w < 4; ++w) words[block * 4 + w] = drawn.word[w][block];
+    for (int i = 0; i < group / 2; ++i) {
+        lane[2 * i] = std::uint16_t(words[i]);
+        lane[2 * i + 1] = std::uint16_t(words[i] >> 16);
+    }
+}
+
+template <class T>
+void keep_some(const T* x, T* y, const std::uint16_t* lane, std::int64_t n, std::uint32_t threshold, float scale) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = lane[i] >= threshold ? T(float(x[i]) * scale) : T(0.0f);
+}
+void keep_some(const double* x, double* y, const std::uint16_t* lane, std::int64_t n, std::uint32_t threshold, double scale) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = lane[i] >= threshold ? x[i] * scale : 0.0;
+}
+void keep_some(const float* x, float* y, const std::uint16_t* lane, std::int64_t n, std::uint32_t threshold, float scale) {
+    const i32x16 limit = i32x16{} + std::int32_t(threshold);
+    std::int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        u16x16 drawn;
+        std::memcpy(&drawn, lane + i, sizeof drawn);
+        const i32x16 kept = __builtin_convertvector(drawn, i32x16) >= limit;
+        // A mask of bits, not a factor of 0: what is dropped is 0 even where x is infinite.
+        store(y + i, math::as_float(math::as_int(load(x + i) * scale) & kept));
+    }
+    for (; i < n; ++i) y[i] = lane[i] >= threshold ? x[i] * scale : 0.0f;
+}
+
+}  // namespace
+
+void dropout(const Tensor& x, double p, const Draw& draw, const Tensor& y) {
+    const std::int64_t samples = draw.samples == 0 ? 1 : draw.samples, size = x.numel() / samples;
+    const std::int64_t groups = (size + group - 1) / group;  // of one sample
+    const std::uint32_t threshold = dropout_threshold(p);
+    const double scale = p < 1 ? 1 / (1 - p) : 0;
+    visit(x.dtype(), [&]<class T>(T) {
+        if constexpr (is_floating(dtype_of<T>)) {
+            const T* from = x.data<T>();
+            T* to = y.data<T>();
+            parallel_for(samples * groups, 64, [&](std::int64_t begin, std::int64_t end) {
+                std::uint16_t lane[group];
+                for (std::int64_t i = begin; i < end; ++i) {
+                    const std::int64_t sample = i / groups, first = i % groups * group, at = sample * size + first;
+                    draw_lanes(draw, std::uint64_t(first) / 8, std::uint32_t(draw.first_sample + sample), lane);
+                    keep_some(from + at, to + at, lane, std::min<std::int64_t>(group, size - first), threshold, T(float(scale)));
+                }
+            });
+        }
+    });
+}
+
+}  // namespace gradus::kernels::cpu

@@ -1,0 +1,54 @@
+// Reading and adding at computed places: rows of a table, single elements, one-hot rows; the contract, whatever the
+// device.
+//
+// Index tensors are contiguous i64 and have passed check_index. Results are contiguous and every element of them is
+// written. Sums are taken in the order of the index, whatever the number of threads; 16-bit floats add up in f32 and
+// round once.
+#pragma once
+
+#include <cstdint>
+
+#include "gradus/core/tensor.h"
+#include "gradus/kernels/dispatch.h"
+
+namespace gradus::kernels {
+
+namespace cpu {
+void check_index(const char* op, const Tensor& index, std::int64_t bound);
+void index_select(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
+void index_sum(const Tensor& x, int axis, const Tensor& index, std::int64_t skip, const Tensor& y);
+void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
+void scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
+void one_hot(const Tensor& index, const Tensor& y);
+}  // namespace cpu
+
+/// Throws unless all indices lie in [0, bound); the text names the first that does not, its position and the range.
+inline void check_index(const char* op, const Tensor& index, std::int64_t bound) {
+    dispatch(op, index.device(), cpu::check_index, op, index, bound);
+}
+
+/// y[…, i, …] = x[…, index[i], …] at this axis; x has any strides.
+inline void index_select(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+    dispatch("index_select", y.device(), cpu::index_select, x, axis, index, y);
+}
+
+/// y[…, j, …] = Σ x[…, i, …] over the i with index[i] = j, zero where there is none and for j = skip (-1: none). x is
+/// contiguous.
+inline void index_sum(const Tensor& x, int axis, const Tensor& index, std::int64_t skip, const Tensor& y) {
+    dispatch("index_sum", y.device(), cpu::index_sum, x, axis, index, skip, y);
+}
+
+/// y[p] = x[p with the axis' entry replaced by index[p]], p over the index's shape; x has any strides.
+inline void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+    dispatch("gather", y.device(), cpu::gather, x, axis, index, y);
+}
+
+/// y[p with the axis' entry replaced by index[p]] += x[p], p over the index's shape, which is x's; x has any strides.
+inline void scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+    dispatch("scatter_add", y.device(), cpu::scatter_add, x, axis, index, y);
+}
+
+/// y (…, classes): 1 at each index, else 0.
+inline void one_hot(const Tensor& index, const Tensor& y) { dispatch("one_hot", y.device(), cpu::one_hot, index, y); }
+
+}  // namespace gradus::kernels
