@@ -2,19 +2,14 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "gradus/autograd/node.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/rules.h"
 #include "gradus/kernels/matmul.h"
 
 namespace gradus {
 namespace {
 
-void check_operands(const char* op, const Tensor& a, const Tensor& b) {
-    check(a.device() == b.device(), op, ": the operands lie on two devices: ", a.device(), " and ", b.device(),
-          ", move one with to(x, device)");
-    for (const Tensor* x : {&a, &b})
-        check(x->dtype() != DType::boolean, op, ": has no product of bool, cast it first: shapes ", a.shape(), " and ",
-              b.shape());
+void check_product(const char* op, const Tensor& x) {
+    check(x.dtype() != DType::boolean, op, ": has no product of bool: shape ", x.shape(), ", cast it first");
 }
 
 /// x in the dtype, x itself where it is that already.
@@ -40,16 +35,6 @@ Tensor stretched(const Tensor& x, const Shape& product) {
     return shape == x.shape() ? x : x.with_layout(x.layout().expand("matmul", shape));
 }
 
-/// g summed over the axes along which an operand of this shape was stretched.
-Tensor summed_to(const Tensor& g, const Shape& shape) {
-    if (g.shape() == shape) return g;
-    const int extra = g.rank() - shape.rank();
-    Axes axes;
-    for (int i = 0; i < g.rank(); ++i)
-        if (i < extra || (shape[i - extra] == 1 && g.size(i) != 1)) axes.push_back(i);
-    return reshape(axes.rank() == 0 ? g : sum(g, axes), shape);
-}
-
 /// Both of rank 2 or more and of one dtype.
 Tensor batched_product(const Tensor& a, const Tensor& b) {
     const Shape shape = product_shape(a, b);
@@ -57,8 +42,8 @@ Tensor batched_product(const Tensor& a, const Tensor& b) {
     kernels::matmul(stretched(a, shape), stretched(b, shape), y);
     return record(
         "matmul", y,
-        wrt(a, [b = saved(b), to = a.shape()](const Tensor& g) { return summed_to(matmul(g, transpose(b())), to); }),
-        wrt(b, [a = saved(a), to = b.shape()](const Tensor& g) { return summed_to(matmul(transpose(a()), g), to); }));
+        wrt(a, [b = saved(b), to = a.shape()](const Tensor& g) { return sum_to(matmul(g, transpose(b())), to); }),
+        wrt(b, [a = saved(a), to = b.shape()](const Tensor& g) { return sum_to(matmul(transpose(a()), g), to); }));
 }
 
 /// All axes but the last as one: (…, k) -> (rows, k).
@@ -71,7 +56,8 @@ Tensor as_rows(const Tensor& x) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-    check_operands("matmul", a, b);
+    check_devices("matmul", {{"a", a}, {"b", b}});
+    check_product("matmul", a), check_product("matmul", b);
     check(a.rank() > 0 && b.rank() > 0, "matmul: a 0-d operand has no axis to multiply along: ", a.shape(), " and ",
           b.shape(), ", use mul");
     check(a.size(-1) == b.size(b.rank() == 1 ? 0 : -2), "matmul: the inner sizes differ: ", a.shape(), " and ",
@@ -91,13 +77,14 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-    check_operands("linear", x, weight);
+    check_devices("linear", {{"x", x}, {"weight", weight}, {"bias", bias}});
+    check_product("linear", x), check_product("linear", weight);
     check(weight.rank() == 2, "linear: the weight must be (out, in): got ", weight.shape());
     check(x.rank() > 0 && x.size(-1) == weight.size(1), "linear: x has the shape ", x.shape(),
           ", the weight takes (…, ", weight.size(1), "): ", weight.shape());
     DType dtype = promote(x.dtype(), weight.dtype());
     if (bias.defined()) {
-        check_operands("linear", x, bias);
+        check_product("linear", bias);
         check(bias.rank() == 1 && bias.size(0) == weight.size(0), "linear: the bias must be (", weight.size(0),
               ",) for a weight of shape ", weight.shape(), ": got ", bias.shape());
         dtype = promote(dtype, bias.dtype());

@@ -194,8 +194,8 @@ Tensor dropout(const Tensor& x, double p, bool training = true, Generator* gener
 
 // ---- attention ----
 struct AttentionOptions {
-    Tensor mask;           ///< bool, true = may be seen; broadcasts to (B, H, T, S)
-    Tensor additive_mask;  ///< floating, added to the scores (0 and -inf); broadcasts likewise
+    Tensor mask = {};           ///< bool, true = may be seen; broadcasts to (B, H, T, S)
+    Tensor additive_mask = {};  ///< floating, added to the scores (0 and -inf); broadcasts likewise
     bool causal = false;   ///< query t sees keys 0 … t + S - T
     double dropout = 0;    ///< on the weights; 0 outside training
     double scale = 0;      ///< 0 means 1/√D
@@ -209,7 +209,7 @@ enum class Reduction { none, sum, mean };
 struct CrossEntropyOptions {
     std::int64_t ignore_index = -100;  ///< rows with this target count nothing, in value, gradient and divisor
     double label_smoothing = 0;
-    Tensor class_weights;  ///< (C) or undefined
+    Tensor class_weights = {};  ///< (C) or undefined
     Reduction reduction = Reduction::mean;
 };
 /// -Σ over kept rows of w log softmax(x)_target, divided by Σ w for mean. x is (N, C) or (N, C, …), class axis 1; targets (N, …) integers,

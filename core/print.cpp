@@ -117,9 +117,9 @@ std::string to_string(const Tensor& x) {
     if (x.numel() == 0) body = "[]";
     else body = Printer(x).text();
     std::string out = "tensor(";
-    for (const char c : body) {
-        out += c;
-        if (c == '\n') out += "       ";
+    for (std::size_t i = 0; i < body.size(); ++i) {
+        out += body[i];
+        if (body[i] == '\n' && body[i + 1] != '\n') out += "       ";
     }
     if (x.numel() == 0) out += text(", shape ", x.shape());
     if (x.dtype() != DType::f32) out += text(", ", x.dtype());

@@ -10,7 +10,8 @@ constexpr int group = 128;  ///< decisions of one call: 16 blocks of 8 lanes
 
 /// lane[i]: the 16-bit lanes of the blocks index ... index + 15, in the order of the elements.
 void draw_lanes(const Draw& draw, std::uint64_t index, std::uint32_t sample, std::uint16_t (&lane)[group]) {
-    const PhiloxLanes drawn = philox_lanes(draw, index, 1, sample);
+    static constexpr std::uint64_t first[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const PhiloxLanes drawn = philox_lanes(draw, first, index, sample);
     std::uint32_t words[group / 2];
     for (int block = 0; block < 16; ++block)
         for (int w = 0; w < 4; ++w) words[block * 4 + w] = drawn.word[w][block];
@@ -56,7 +57,7 @@ void dropout(const Tensor& x, double p, const Draw& draw, const Tensor& y) {
                 for (std::int64_t i = begin; i < end; ++i) {
                     const std::int64_t sample = i / groups, first = i % groups * group, at = sample * size + first;
                     draw_lanes(draw, std::uint64_t(first) / 8, std::uint32_t(draw.first_sample + sample), lane);
-                    keep_some(from + at, to + at, lane, std::min<std::int64_t>(group, size - first), threshold, T(float(scale)));
+                    keep_some(from + at, to + at, lane, std::min<std::int64_t>(group, size - first), threshold, scale);
                 }
             });
         }

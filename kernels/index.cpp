@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cassert>
 #include <cstring>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gradus/kernels/memory.h"
@@ -16,6 +18,7 @@ namespace {
 using std::int64_t;
 
 constexpr int64_t grain = 16384;  // elements a task is worth
+constexpr int64_t chunk = 256;    // lines a task walks side by side
 
 int64_t grain_of(int64_t elements_each) { return std::max<int64_t>(1, grain / std::max<int64_t>(1, elements_each)); }
 
@@ -71,14 +74,12 @@ class Lines {
 /// to one task.
 template <class Body>
 void for_lines(const Shape& shape, int axis, const Body& body) {
-    constexpr int64_t chunk = 256;
     const int64_t length = shape[axis], lines = length == 0 ? 0 : shape.product() / length;
     parallel_for(lines, grain_of(length), [&](int64_t begin, int64_t end) {
         for (int64_t line = begin; line < end; line += chunk) body(line, std::min(chunk, end - line));
     });
 }
 
-template <int64_t chunk = 256>
 struct Starts {
     Starts(const Lines& lines, int64_t first, int64_t count) {
         for (int64_t i = 0; i < count; ++i) at[i] = lines[first + i];
@@ -234,7 +235,7 @@ void cpu::gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y
         const U* source = static_cast<const U*>(x.address());
         U* target = static_cast<U*>(y.address());
         for_lines(y.shape(), axis, [&](int64_t first, int64_t count) {
-            const Starts<> x_start(from, first, count), y_start(to, first, count);
+            const Starts x_start(from, first, count), y_start(to, first, count);
             for_chunk(step == 1, count, length, [&](int64_t line, int64_t i) {
                 const int64_t at = y_start[line] + i * step;
                 target[at] = source[x_start[line] + places[at] * x_step];
@@ -263,7 +264,7 @@ void cpu::scatter_add(const Tensor& x, int axis, const Tensor& index, const Tens
         const T* source = x.data<T>();
         T* target = y.data<T>();
         for_lines(shape, axis, [&](int64_t first, int64_t count) {
-            const Starts<> start(of_index, first, count), x_start(from, first, count), y_start(to, first, count);
+            const Starts start(of_index, first, count), x_start(from, first, count), y_start(to, first, count);
             for_chunk(step == 1, count, length, [&](int64_t line, int64_t i) {
                 T& sum = target[y_start[line] + places[start[line] + i * step] * y_step];
                 const T part = source[x_start[line] + i * x_step];

@@ -29,11 +29,11 @@ inline void multiply(const u32x16& x, std::uint64_t factor, u32x16& high, u32x16
 
 }  // namespace detail
 
-/// The draw's blocks number index, index + stride, ... (16 of them) of a sample.
-inline PhiloxLanes philox_lanes(const Draw& draw, std::uint64_t index, std::uint64_t stride, std::uint32_t sample) {
+/// The draw's blocks number index[lane] + offset of a sample.
+inline PhiloxLanes philox_lanes(const Draw& draw, const std::uint64_t (&index)[16], std::uint64_t offset, std::uint32_t sample) {
     u32x16 a, d;
     for (int i = 0; i < 16; ++i) {
-        const std::uint64_t at = index + stride * std::uint64_t(i);
+        const std::uint64_t at = index[i] + offset;
         a[i] = std::uint32_t(at);
         d[i] = draw.step ^ std::uint32_t(at >> 32) * 0x85EBCA6Bu;
     }

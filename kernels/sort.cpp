@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gradus/kernels/parallel.h"

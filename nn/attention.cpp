@@ -20,7 +20,8 @@ void check_mask(const char* name, const Tensor& mask) {
 
 }  // namespace
 
-MultiHeadAttention::MultiHeadAttention(std::int64_t d_model, std::int64_t heads, double dropout, Generator& rng, Device device)
+MultiHeadAttention::MultiHeadAttention(std::int64_t d_model, std::int64_t heads, double dropout, Generator& rng,
+                                       Device device)
     : fc_q(d_model, d_model, rng, device),
       fc_k(d_model, d_model, rng, device),
       fc_v(d_model, d_model, rng, device),
@@ -36,7 +37,8 @@ Tensor MultiHeadAttention::split(const Tensor& x) const {
 KeyValue MultiHeadAttention::project(const Tensor& key, const Tensor& value) const {
     const ModuleFrame frame(*this);
     check(key.rank() == 3 && value.rank() == 3 && key.size(0) == value.size(0) && key.size(1) == value.size(1),
-          "MultiHeadAttention: key and value must be (B, S, d) with the same B and S: got ", key.shape(), " and ", value.shape());
+          "MultiHeadAttention: key and value must be (B, S, d) with the same B and S: got ", key.shape(), " and ",
+          value.shape());
     return {split(fc_k(key)), split(fc_v(value))};
 }
 
@@ -46,7 +48,8 @@ AttentionResult MultiHeadAttention::attend(const Tensor& query, const KeyValue& 
     check_mask("mask", call.mask);
     check_mask("additive_mask", call.additive_mask);
     check(!call.mask.defined() || call.mask.dtype() == DType::boolean,
-          "MultiHeadAttention: mask must be bool (true = may be seen): got ", call.mask.defined() ? call.mask.dtype() : DType::boolean,
+          "MultiHeadAttention: mask must be bool (true = may be seen): got ",
+          call.mask.defined() ? call.mask.dtype() : DType::boolean,
           ": compare with 0, or pass numbers to add as additive_mask");
     check(!call.additive_mask.defined() || is_floating(call.additive_mask.dtype()),
           "MultiHeadAttention: additive_mask must be floating: pass a bool mask as mask");

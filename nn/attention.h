@@ -21,14 +21,16 @@ struct KeyValue {
     Tensor key, value;
 };
 
-/// fc_o(concat of softmax(q kᵀ / √(d/H)) v over the heads) with q, k, v the projections fc_q, fc_k, fc_v of the inputs. In training
-/// the weights are dropped with probability `dropout`. A query that sees nothing gets fc_o of zeros. Vaswani et al. (2017), 3.2.
+/// fc_o(concat of softmax(q kᵀ / √(d/H)) v over the heads) with q, k, v the projections fc_q, fc_k, fc_v of the inputs.
+/// In training the weights are dropped with probability `dropout`. A query that sees nothing gets fc_o of zeros.
+/// Vaswani et al. (2017), 3.2.
 class MultiHeadAttention final : public Layer<MultiHeadAttention> {
   public:
     /// d_model must be a multiple of heads.
     MultiHeadAttention(std::int64_t d_model, std::int64_t heads, double dropout, Generator& rng, Device device = {});
     /// query (B, T, d), key and value (B, S, d).
-    AttentionResult forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call = {}) const;
+    AttentionResult forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                            const AttentionCall& call = {}) const;
 
     /// The two halves of forward, for callers that keep keys and values.
     KeyValue project(const Tensor& key, const Tensor& value) const;

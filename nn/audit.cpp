@@ -1,9 +1,10 @@
 // What a module owns outside its visit(): the search for raw tensors, and copying, which depends on there being none.
 //
 // Note [The search for raw tensors]
-// A Tensor is one word, the address of its body. audit() reads the object's own bytes word by word and asks core whether a live
-// tensor's body is there; words inside listed parameters, buffers and children are passed over. A word can also be garbage left
-// in a disengaged optional, so a hit counts only when copying the object adds an owner to that body.
+// A Tensor is one word, the address of its body. audit() reads the object's own bytes word by word and asks core
+// whether a live tensor's body is there; words inside listed parameters, buffers and children are passed over. A word
+// can also be garbage left in a disengaged optional, so a hit counts only when copying the object adds an owner to that
+// body.
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
@@ -34,8 +35,10 @@ Bytes bytes_of(const T& object) {
 
 template <class T>
 Tensor tensor_at(const void* word) {
-    if constexpr (requires { T::find(word); }) return T::find(word);
-    else return {};
+    if constexpr (requires { T::find(word); })
+        return T::find(word);
+    else
+        return {};
 }
 
 /// The bytes of an object's listed entries.
@@ -76,7 +79,8 @@ struct ModuleAccess {
             if (known || !owned(module, raw)) continue;
             fail("module: ", path.empty() ? module.kind() : path, " (", module.kind(), ") owns a raw Tensor of shape ",
                  raw.shape(), " on ", raw.device(), " at byte ", at,
-                 " that its visit does not list: it would stay behind: declare the member as Parameter or Buffer and list it");
+                 " that its visit does not list: it would stay behind: declare the member as Parameter or Buffer and "
+                 "list it");
         }
     }
 
@@ -106,7 +110,8 @@ void Module::audit() const {
 }
 
 Module::Module(const Module& other) : training_(other.training_), home_(other.home_) {
-    check(cloning > 0, "module: a plain copy would share its tensors with the original: use clone(module), or a reference");
+    check(cloning > 0,
+          "module: a plain copy would share its tensors with the original: use clone(module), or a reference");
 }
 
 std::unique_ptr<Module> Module::copy() const { refuse_copy(*this); }
@@ -116,7 +121,8 @@ void refuse_copy(const Module& module) {
 }
 
 std::unique_ptr<Module> copy_in_clone(const Module& module) {
-    check(cloning > 0, "module: a plain copy would share its tensors with the original: use clone(module), or a reference");
+    check(cloning > 0,
+          "module: a plain copy would share its tensors with the original: use clone(module), or a reference");
     return ModuleAccess::copy(module);
 }
 
@@ -128,7 +134,8 @@ std::unique_ptr<Module> clone_module(const Module& module) {
         copied = ModuleAccess::copy(module);
     }
     const NoGrad scope;
-    // The copy still holds the original's handles; each gets a tensor of its own, the same one wherever the handle was the same.
+    // The copy still holds the original's handles; each gets a tensor of its own, the same one wherever the handle was
+    // the same.
     std::unordered_map<const void*, Tensor> made;
     std::unordered_set<const void*> fresh;
     const auto copy_of = [&](const Tensor& x) {

@@ -7,7 +7,8 @@
 
 namespace gradus {
 
-/// A layer made of a function without state, to stand in a Sequential: Function([](const Tensor& x) { return relu(x); }).
+/// A layer made of a function without state, to stand in a Sequential: Function([](const Tensor& x) { return relu(x);
+/// }).
 class Function final : public Layer<Function> {
   public:
     using Call = Tensor (*)(const Tensor&);
@@ -19,7 +20,8 @@ class Function final : public Layer<Function> {
     Call call_;
 };
 
-/// Sequential(Linear(4, 8, rng), Function(relu), Linear(8, 2, rng)): takes over the layers, each called with one tensor.
+/// Sequential(Linear(4, 8, rng), Function(relu), Linear(8, 2, rng)): takes over the layers, each called with one
+/// tensor.
 class Sequential final : public Layer<Sequential> {
   public:
     template <class... Layers>

@@ -7,11 +7,13 @@
 
 namespace gradus {
 
-/// ids (…) -> (…, width): rows of the table. The table starts from N(0, 1); the padding row from 0, and it never gets a gradient here.
+/// ids (…) -> (…, width): rows of the table. The table starts from N(0, 1); the padding row from 0, and it never gets a
+/// gradient here.
 class Embedding final : public Layer<Embedding> {
   public:
     /// padding_idx -1: no id is padding.
-    Embedding(std::int64_t count, std::int64_t width, Generator& rng, std::int64_t padding_idx = -1, Device device = {});
+    Embedding(std::int64_t count, std::int64_t width, Generator& rng, std::int64_t padding_idx = -1,
+              Device device = {});
     Tensor forward(const Tensor& ids) const { return embedding(ids, weight, padding_idx_); }
     void visit(Visitor& v) override { v("weight", weight); }
     std::int64_t padding_idx() const { return padding_idx_; }

@@ -8,7 +8,8 @@
 namespace gradus::init {
 namespace {
 
-/// Draws in x's dtype where the CPU can, else in f32, and copies to where x is. A batch's random scope has no say in weights.
+/// Draws in x's dtype where the CPU can, else in f32, and copies to where x is. A batch's random scope has no say in
+/// weights.
 template <class Drawing>
 void fill_with(const char* op, const Tensor& x, Drawing&& drawing) {
     check(is_floating(x.dtype()), op, ": fills floating tensors: got ", x.dtype());
@@ -33,11 +34,13 @@ void zeros(const Tensor& x) { fill_(x.without_past(), 0); }
 void ones(const Tensor& x) { fill_(x.without_past(), 1); }
 
 void uniform(const Tensor& x, double low, double high, Generator& rng) {
-    fill_with("init::uniform", x, [&](DType dtype) { return gradus::uniform(x.shape(), low, high, dtype, Device{}, &rng); });
+    fill_with("init::uniform", x,
+              [&](DType dtype) { return gradus::uniform(x.shape(), low, high, dtype, Device{}, &rng); });
 }
 
 void normal(const Tensor& x, double mean, double deviation, Generator& rng) {
-    fill_with("init::normal", x, [&](DType dtype) { return gradus::normal(x.shape(), mean, deviation, dtype, Device{}, &rng); });
+    fill_with("init::normal", x,
+              [&](DType dtype) { return gradus::normal(x.shape(), mean, deviation, dtype, Device{}, &rng); });
 }
 
 void xavier_uniform(const Tensor& x, Generator& rng, double gain) {

@@ -10,7 +10,9 @@ namespace gradus {
 class CrossEntropyLoss final : public Layer<CrossEntropyLoss> {
   public:
     explicit CrossEntropyLoss(const CrossEntropyOptions& options = {});
-    Tensor forward(const Tensor& logits, const Tensor& targets) const { return cross_entropy(logits, targets, options()); }
+    Tensor forward(const Tensor& logits, const Tensor& targets) const {
+        return cross_entropy(logits, targets, options());
+    }
     /// The sum and the divisor that a mean would take.
     LossSum sum(const Tensor& logits, const Tensor& targets) const;
     void visit(Visitor& v) override { v("class_weights", class_weights); }
@@ -47,10 +49,10 @@ class PairLoss final : public Layer<PairLoss<function, standard>> {
   private:
     Reduction reduction_;
 };
-using MSELoss = PairLoss<mse_loss, Reduction::mean>;                       ///< (x - target)²
-using L1Loss = PairLoss<l1_loss, Reduction::mean>;                         ///< |x - target|
-using BCELoss = PairLoss<bce_loss, Reduction::mean>;                       ///< of probabilities
-using BCEWithLogitsLoss = PairLoss<bce_with_logits_loss, Reduction::mean>; ///< of logits
-using GaussianKL = PairLoss<gaussian_kl, Reduction::sum>;                  ///< forward(mean, log_variance), against N(0, 1)
+using MSELoss = PairLoss<mse_loss, Reduction::mean>;                        ///< (x - target)²
+using L1Loss = PairLoss<l1_loss, Reduction::mean>;                          ///< |x - target|
+using BCELoss = PairLoss<bce_loss, Reduction::mean>;                        ///< of probabilities
+using BCEWithLogitsLoss = PairLoss<bce_with_logits_loss, Reduction::mean>;  ///< of logits
+using GaussianKL = PairLoss<gaussian_kl, Reduction::sum>;  ///< forward(mean, log_variance), against N(0, 1)
 
 }  // namespace gradus

@@ -19,8 +19,8 @@ Buffer::Buffer(const Tensor& value, bool persistent) : Tensor(value.without_past
 
 std::string Module::kind() const {
     int status = 0;
-    const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status),
-                                                      std::free);
+    const std::unique_ptr<char, void (*)(void*)> text(
+        abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), std::free);
     std::string name = status == 0 ? text.get() : typeid(*this).name();
     const std::size_t arguments = std::min(name.find('<'), name.size());
     const std::size_t space = name.substr(0, arguments).rfind("::");
@@ -100,17 +100,18 @@ std::string Module::summary() const {
     const auto line = [&](const std::string& path, const Tensor& x, const char* what) {
         const auto indent = std::size_t(std::count(path.begin(), path.end(), '.') + 1) * 2;
         const auto [seen, fresh] = first.emplace(x.identity(), path);
-        lines += std::string(indent, ' ') +
-                 text(path.substr(path.rfind('.') + 1), ": ", what, " ", x.shape(), " ", x.dtype(),
-                      fresh ? std::string() : " = " + seen->second, "\n");
+        lines += std::string(indent, ' ') + text(path.substr(path.rfind('.') + 1), ": ", what, " ", x.shape(), " ",
+                                                 x.dtype(), fresh ? std::string() : " = " + seen->second, "\n");
     };
     Walk walk;
-    walk.parameter = [&](const std::string& path, Parameter& p) { line(path, p, p.requires_grad() ? "parameter" : "frozen"); };
+    walk.parameter = [&](const std::string& path, Parameter& p) {
+        line(path, p, p.requires_grad() ? "parameter" : "frozen");
+    };
     walk.buffer = [&](const std::string& path, Buffer& b) { line(path, b, "buffer"); };
     walk.enter = [&](const std::string& path, Module& child) {
         const auto indent = std::size_t(std::count(path.begin(), path.end(), '.') + 1) * 2;
-        lines += std::string(indent, ' ') +
-                 text(path.substr(path.rfind('.') + 1), ": ", child.kind(), ", ", child.parameter_count(), " parameters\n");
+        lines += std::string(indent, ' ') + text(path.substr(path.rfind('.') + 1), ": ", child.kind(), ", ",
+                                                 child.parameter_count(), " parameters\n");
         return true;
     };
     walk.start(*this);
@@ -170,7 +171,8 @@ std::string spread(const Module& module, std::optional<Device>& found) {
 Device Module::device() const {
     std::optional<Device> found;
     const std::string places = spread(*this, found);
-    check(places.empty(), "device: ", kind(), " is on several devices: ", places, ": move the whole module with to(device)");
+    check(places.empty(), "device: ", kind(), " is on several devices: ", places,
+          ": move the whole module with to(device)");
     return found.value_or(home_);
 }
 

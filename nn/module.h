@@ -8,9 +8,10 @@
 //         void visit(Visitor& v) override { v("weight", weight); v("bias", bias); }
 //         Parameter weight, bias;
 //     };
-// Call it as layer(x), so that errors name its path. A tensor that belongs to the layer is a Parameter or a Buffer; a raw Tensor
-// member would stay behind on to(), so to() refuses it (also inside optionals, arrays and structs; tensors in containers on the
-// heap, such as std::vector<Tensor>, are not seen). Inside a layer write gradus::to(x, device): the member `to` hides the op.
+// Call it as layer(x), so that errors name its path. A tensor that belongs to the layer is a Parameter or a Buffer; a
+// raw Tensor member would stay behind on to(), so to() refuses it (also inside optionals, arrays and structs; tensors
+// in containers on the heap, such as std::vector<Tensor>, are not seen). Inside a layer write gradus::to(x, device):
+// the member `to` hides the op.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,8 @@ namespace gradus {
 class Module;
 class Visitor;
 
-/// A leaf that an optimizer changes. Copies of one handle are one parameter (tied weights); an undefined one is not there at all.
+/// A leaf that an optimizer changes. Copies of one handle are one parameter (tied weights); an undefined one is not
+/// there at all.
 class Parameter : public Tensor {
   public:
     Parameter() = default;
@@ -54,7 +56,7 @@ class Buffer : public Tensor {
 };
 
 struct LoadOptions {
-    bool strict = true;        ///< any difference throws, naming all of them; else what fits is loaded and the rest reported
+    bool strict = true;  ///< any difference throws, naming all of them; else what fits is loaded and the rest reported
     std::string strip_prefix;  ///< taken off every name that begins with it, as "module."
 };
 /// What did not fit, name by name. `misshapen` entries say both shapes and dtypes.
@@ -73,7 +75,8 @@ class Module {
     virtual std::string kind() const;  ///< the class's name without namespaces
 
     std::vector<Tensor> parameters() const;  ///< tied ones once
-    NamedTensors named_parameters() const;   ///< in the order of visit, names joined by dots; tied ones under their first name
+    NamedTensors named_parameters()
+        const;  ///< in the order of visit, names joined by dots; tied ones under their first name
     std::vector<Tensor> buffers() const;
     NamedTensors named_buffers() const;
     std::vector<std::pair<std::string, Module*>> children() const;  ///< direct ones
@@ -82,16 +85,19 @@ class Module {
 
     /// The present values: parameters and persistent buffers, tied ones under each name. Storage is shared, not copied.
     NamedTensors state_dict() const;
-    /// Copies values in: all or, when it throws, none. One name of a tied tensor is enough; two with different values throw.
+    /// Copies values in: all or, when it throws, none. One name of a tied tensor is enough; two with different values
+    /// throw.
     LoadReport load_state_dict(const NamedTensors& state, const LoadOptions& options = {});
 
-    /// Moves every parameter (with its gradient) and buffer: handles held before see the moved elements, tied ones stay tied.
-    /// Throws, and moves nothing, when a module owns a raw Tensor.
+    /// Moves every parameter (with its gradient) and buffer: handles held before see the moved elements, tied ones stay
+    /// tied. Throws, and moves nothing, when a module owns a raw Tensor.
     void to(Device device);
     void to(DType dtype);  ///< floating parameters and buffers only; integer and bool buffers keep theirs
-    /// Where all tensors are; throws when they are on several devices. Without any: where the last to() sent the module.
+    /// Where all tensors are; throws when they are on several devices. Without any: where the last to() sent the
+    /// module.
     Device device() const;
-    void check_device() const;  ///< throws, naming each one, unless every tensor is on one device and none is a raw member
+    void check_device()
+        const;  ///< throws, naming each one, unless every tensor is on one device and none is a raw member
 
     void train(bool on = true);  ///< this module and all below
     void eval() { train(false); }
@@ -138,7 +144,8 @@ class Visitor {
     }
     template <class M>
     void operator()(std::string_view name, std::vector<M>& children) {  // layers.0, layers.1, ...
-        for (std::size_t i = 0; i < children.size(); ++i) (*this)(std::string(name) + "." + std::to_string(i), children[i]);
+        for (std::size_t i = 0; i < children.size(); ++i)
+            (*this)(std::string(name) + "." + std::to_string(i), children[i]);
     }
 
   protected:
@@ -147,7 +154,8 @@ class Visitor {
     virtual void on_child(std::string_view name, Module& child) = 0;
 };
 
-/// While one lives on this thread, errors name this module's path from the outermost running module: encoder.layers.2.self_attention.
+/// While one lives on this thread, errors name this module's path from the outermost running module:
+/// encoder.layers.2.self_attention.
 class ModuleFrame final : public Frame {
   public:
     explicit ModuleFrame(const Module& module) : module_(&module) {
@@ -186,16 +194,18 @@ class Layer : public Module {
         return {reinterpret_cast<const std::byte*>(static_cast<const Derived*>(this)), sizeof(Derived)};
     }
     std::unique_ptr<Module> copy() const override {
-        if constexpr (std::is_copy_constructible_v<Derived>) return std::make_unique<Derived>(static_cast<const Derived&>(*this));
-        else refuse_copy(*this);
+        if constexpr (std::is_copy_constructible_v<Derived>)
+            return std::make_unique<Derived>(static_cast<const Derived&>(*this));
+        else
+            refuse_copy(*this);
     }
 };
 
 std::unique_ptr<Module> clone_module(const Module& module);
-/// A copy with tensors of its own on the same device: tied ones stay tied, gradients and hooks are not copied. Throws for raw tensors.
+/// A copy with tensors of its own on the same device: tied ones stay tied, gradients and hooks are not copied. Throws
+/// for raw tensors.
 template <class M>
-    requires std::is_base_of_v<Module, M>
-std::unique_ptr<M> clone(const M& module) {
+requires std::is_base_of_v<Module, M> std::unique_ptr<M> clone(const M& module) {
     return std::unique_ptr<M>(static_cast<M*>(clone_module(module).release()));
 }
 

@@ -6,11 +6,13 @@
 
 namespace gradus {
 
-/// (x - x̄) / √(var + eps) · weight + bias over the trailing axes `shape`, with the biased variance. Starts as weight 1, bias 0.
+/// (x - x̄) / √(var + eps) · weight + bias over the trailing axes `shape`, with the biased variance. Starts as weight 1,
+/// bias 0.
 class LayerNorm final : public Layer<LayerNorm> {
   public:
     explicit LayerNorm(const Shape& shape, double eps = 1e-5, Device device = {});
-    explicit LayerNorm(std::int64_t width, double eps = 1e-5, Device device = {}) : LayerNorm(Shape{width}, eps, device) {}
+    explicit LayerNorm(std::int64_t width, double eps = 1e-5, Device device = {})
+        : LayerNorm(Shape{width}, eps, device) {}
     Tensor forward(const Tensor& x) const { return layer_norm(x, weight, bias, eps_); }
     void visit(Visitor& v) override {
         v("weight", weight);
@@ -22,7 +24,8 @@ class LayerNorm final : public Layer<LayerNorm> {
     double eps_;
 };
 
-/// x / √(mean x² + eps) · weight over the last axis. Zhang, Sennrich: "Root mean square layer normalization" (NeurIPS 2019).
+/// x / √(mean x² + eps) · weight over the last axis. Zhang, Sennrich: "Root mean square layer normalization" (NeurIPS
+/// 2019).
 class RMSNorm final : public Layer<RMSNorm> {
   public:
     explicit RMSNorm(std::int64_t width, double eps = 1e-5, Device device = {});

@@ -13,7 +13,8 @@ Tensor sinusoidal_positions(std::int64_t length, std::int64_t width, Device devi
         // In double: p / 10000^x loses whole radians in f32 at p = 5000.
         const double rate = std::pow(10000.0, -double(i - i % 2) / double(width));
         for (std::int64_t p = 0; p < length; ++p)
-            values[std::size_t(p * width + i)] = float(i % 2 == 0 ? std::sin(double(p) * rate) : std::cos(double(p) * rate));
+            values[std::size_t(p * width + i)] =
+                float(i % 2 == 0 ? std::sin(double(p) * rate) : std::cos(double(p) * rate));
     }
     return Tensor::from(values, {length, width}, device);
 }
@@ -30,8 +31,8 @@ Positions::Positions(PositionKind kind, std::int64_t longest, std::int64_t width
 }
 
 Tensor Positions::forward(std::int64_t length, std::int64_t first) const {
-    check(first >= 0 && first + length <= longest(), "Positions: a sequence of ", first + length, " is longer than the ",
-          longest(), " places there are: cut it, or build the model with more");
+    check(first >= 0 && first + length <= longest(), "Positions: a sequence of ", first + length,
+          " is longer than the ", longest(), " places there are: cut it, or build the model with more");
     return slice(weight.defined() ? static_cast<const Tensor&>(weight) : table, 0, first, first + length);
 }
 

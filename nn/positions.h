@@ -7,8 +7,8 @@
 
 namespace gradus {
 
-/// PE(p, 2i) = sin(p / 10000^(2i/width)), PE(p, 2i+1) = cos of the same: (length, width) f32; an odd width ends with a sine.
-/// Vaswani et al.: "Attention is all you need" (NeurIPS 2017), section 3.5.
+/// PE(p, 2i) = sin(p / 10000^(2i/width)), PE(p, 2i+1) = cos of the same: (length, width) f32; an odd width ends with a
+/// sine. Vaswani et al.: "Attention is all you need" (NeurIPS 2017), section 3.5.
 Tensor sinusoidal_positions(std::int64_t length, std::int64_t width, Device device);
 
 enum class PositionKind { learned, sinusoidal };

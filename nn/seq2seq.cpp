@@ -19,7 +19,8 @@ const TransformerOptions& checked(const TransformerOptions& o) {
           " is not an id of both vocabularies");
     check(o.encoder_layers >= 0 && o.decoder_layers >= 0, "Transformer: layer counts must not be negative");
     check(!o.tie_embeddings || o.source_vocabulary == o.target_vocabulary,
-          "Transformer: tie_embeddings needs vocabularies of one size: got ", o.source_vocabulary, " and ", o.target_vocabulary);
+          "Transformer: tie_embeddings needs vocabularies of one size: got ", o.source_vocabulary, " and ",
+          o.target_vocabulary);
     return o;
 }
 
@@ -56,8 +57,10 @@ Transformer::Transformer(const TransformerOptions& o, Generator& rng, Device dev
 
 void Transformer::reset(Generator& rng) {
     for (const auto& [name, p] : named_parameters()) {
-        if (p.rank() == 2) init::xavier_uniform(p, rng);
-        else if (name.ends_with("bias")) init::zeros(p);
+        if (p.rank() == 2)
+            init::xavier_uniform(p, rng);
+        else if (name.ends_with("bias"))
+            init::zeros(p);
     }
     const double deviation = 1 / std::sqrt(double(options_.d_model));
     source_embedding.reset(deviation, rng);
@@ -81,7 +84,8 @@ Tensor Transformer::padding_mask(const Tensor& ids) const {
     return reshape(not_equal(ids, double(options_.pad)), {ids.size(0), 1, 1, ids.size(1)});
 }
 
-Tensor Transformer::embed(const Tensor& ids, const Embedding& table, const Positions& positions, std::int64_t first) const {
+Tensor Transformer::embed(const Tensor& ids, const Embedding& table, const Positions& positions,
+                          std::int64_t first) const {
     check(ids.rank() == 2, "Transformer: ids must be (B, length): got ", ids.shape());
     const Tensor places = positions(ids.size(1), first);  // (T, d)
     return drop(table(ids) * std::sqrt(double(options_.d_model)) + places);

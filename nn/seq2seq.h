@@ -1,4 +1,5 @@
-// The sequence-to-sequence Transformer: token ids in, logits of the next token out, and the cache for decoding step by step.
+// The sequence-to-sequence Transformer: token ids in, logits of the next token out, and the cache for decoding step by
+// step.
 #pragma once
 
 #include "gradus/nn/transformer.h"
@@ -9,15 +10,16 @@ struct TransformerOptions {
     std::int64_t source_vocabulary = 0, target_vocabulary = 0;
     std::int64_t d_model = 512, heads = 8, hidden = 2048;
     int encoder_layers = 6, decoder_layers = 6;
-    double dropout = 0.1;  ///< on embeddings, attention weights, inside the feed-forward, and on what each sublayer adds
+    double dropout =
+        0.1;  ///< on embeddings, attention weights, inside the feed-forward, and on what each sublayer adds
     Activation activation = Activation::relu;
     bool pre_norm = false;    ///< x + f(norm(x)), with a norm after each stack; else norm(x + f(x))
     bool final_norm = false;  ///< a norm after each stack with post-norm too
     PositionKind positions = PositionKind::learned;
-    std::int64_t longest = 256;  ///< places there are positions for
-    std::int64_t pad = 0;        ///< the id that fills up short sequences, in both vocabularies
-    bool tie_output = false;     ///< the output projection is the target embedding's table
-    bool tie_embeddings = false; ///< source and target share one table; the vocabularies must be equal
+    std::int64_t longest = 256;   ///< places there are positions for
+    std::int64_t pad = 0;         ///< the id that fills up short sequences, in both vocabularies
+    bool tie_output = false;      ///< the output projection is the target embedding's table
+    bool tie_embeddings = false;  ///< source and target share one table; the vocabularies must be equal
 };
 
 /// The encoder's result.
@@ -36,8 +38,8 @@ struct DecoderCache {
     void reorder(const Tensor& index, bool same_source = false);
 };
 
-/// logits = output(decoder(drop(√d · E_t[target] + P_t), encoder(drop(√d · E_s[source] + P_s)))). Padding masks are built where the
-/// ids are. Matrices start xavier-uniform, biases 0, embeddings and learned positions from N(0, 1/d).
+/// logits = output(decoder(drop(√d · E_t[target] + P_t), encoder(drop(√d · E_s[source] + P_s)))). Padding masks are
+/// built where the ids are. Matrices start xavier-uniform, biases 0, embeddings and learned positions from N(0, 1/d).
 class Transformer final : public Layer<Transformer> {
   public:
     Transformer(const TransformerOptions& options, Generator& rng, Device device = {});
@@ -49,7 +51,8 @@ class Transformer final : public Layer<Transformer> {
     Tensor decode(const Tensor& target, const Memory& memory, Tensor* cross_weights = nullptr) const;
 
     DecoderCache start(const Memory& memory) const;
-    /// The next token of each row (B, 1), or several (B, n), never padding -> logits (B, n, target vocabulary); the cache grows.
+    /// The next token of each row (B, 1), or several (B, n), never padding -> logits (B, n, target vocabulary); the
+    /// cache grows.
     Tensor decode_step(const Tensor& ids, DecoderCache& cache) const;
 
     void visit(Visitor& v) override;

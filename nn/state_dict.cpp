@@ -74,7 +74,8 @@ LoadReport Module::load_state_dict(const NamedTensors& state, const LoadOptions&
             continue;
         }
         const auto [entry, first] = chosen.try_emplace(x.identity(), name, value);
-        if (!first && !same_bytes(entry->second.second, value)) conflicting.push_back(entry->second.first + " and " + name);
+        if (!first && !same_bytes(entry->second.second, value))
+            conflicting.push_back(entry->second.first + " and " + name);
     }
     // A tied tensor is missing only when none of its names is there.
     std::unordered_set<const void*> mentioned;
@@ -85,8 +86,8 @@ LoadReport Module::load_state_dict(const NamedTensors& state, const LoadOptions&
     for (const auto& entry : given)
         if (!names.contains(entry.first)) report.unexpected.push_back(entry.first);
 
-    check(conflicting.empty(), "load_state_dict: names of one tied tensor bring different values:",
-          list("conflicting", conflicting));
+    check(conflicting.empty(),
+          "load_state_dict: names of one tied tensor bring different values:", list("conflicting", conflicting));
     check(!options.strict || report.clean(), "load_state_dict: the state does not fit ", kind(), ":",
           list("missing", report.missing), list("unexpected", report.unexpected), list("misshapen", report.misshapen),
           "\n  nothing was loaded; strict = false loads what fits");

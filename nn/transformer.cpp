@@ -21,8 +21,8 @@ static_assert(std::is_nothrow_move_constructible_v<TransformerDecoderLayer>);
 
 }  // namespace
 
-FeedForward::FeedForward(std::int64_t d_model, std::int64_t hidden, double dropout, Activation activation, Generator& rng,
-                         Device device)
+FeedForward::FeedForward(std::int64_t d_model, std::int64_t hidden, double dropout, Activation activation,
+                         Generator& rng, Device device)
     : fc1(d_model, hidden, rng, device), fc2(hidden, d_model, rng, device), drop(dropout), activation_(activation) {}
 
 TransformerEncoderLayer::TransformerEncoderLayer(const TransformerLayerOptions& o, Generator& rng, Device device)
@@ -44,7 +44,8 @@ void TransformerEncoderLayer::visit(Visitor& v) {
 Tensor TransformerEncoderLayer::forward(const Tensor& x, const Tensor& mask) const {
     AttentionCall call;
     call.mask = mask;
-    const Tensor y = sublayer(x, norm1, drop, pre_norm_, [&](const Tensor& h) { return self_attention(h, h, h, call).output; });
+    const Tensor y =
+        sublayer(x, norm1, drop, pre_norm_, [&](const Tensor& h) { return self_attention(h, h, h, call).output; });
     return sublayer(y, norm2, drop, pre_norm_, feed_forward);
 }
 
@@ -83,14 +84,14 @@ Tensor TransformerDecoderLayer::run(Tensor x, Self&& self, const KeyValue& memor
     return sublayer(x, norm3, drop, pre_norm_, feed_forward);
 }
 
-Tensor TransformerDecoderLayer::forward(const Tensor& x, const Tensor& memory, const Tensor& mask, const Tensor& memory_mask,
-                                        Tensor* cross_weights) const {
+Tensor TransformerDecoderLayer::forward(const Tensor& x, const Tensor& memory, const Tensor& mask,
+                                        const Tensor& memory_mask, Tensor* cross_weights) const {
     AttentionCall call;
     call.mask = mask;
     call.causal = true;
     return run(
-        x, [&](const Tensor& h) { return self_attention(h, h, h, call).output; }, cross_attention.project(memory, memory),
-        memory_mask, cross_weights);
+        x, [&](const Tensor& h) { return self_attention(h, h, h, call).output; },
+        cross_attention.project(memory, memory), memory_mask, cross_weights);
 }
 
 Tensor TransformerDecoderLayer::step(const Tensor& x, DecoderLayerCache& cache, const Tensor& memory_mask) const {
@@ -150,8 +151,8 @@ std::vector<DecoderLayerCache> Decoder::start(const Tensor& memory) const {
 
 Tensor Decoder::step(const Tensor& x, std::vector<DecoderLayerCache>& cache, const Tensor& memory_mask) const {
     const ModuleFrame frame(*this);
-    check(cache.size() == layers.size(), "Decoder: the cache has ", cache.size(), " layers, the decoder ", layers.size(),
-          ": make it with start()");
+    check(cache.size() == layers.size(), "Decoder: the cache has ", cache.size(), " layers, the decoder ",
+          layers.size(), ": make it with start()");
     Tensor y = x;
     for (std::size_t i = 0; i < layers.size(); ++i) y = layers[i].step(y, cache[i], memory_mask);
     return norm ? (*norm)(y) : y;

@@ -9,12 +9,14 @@
 
 namespace gradus {
 
-/// Set the functions that are wanted, then start. Undefined parameters and buffers are passed over; a tied entry comes once per name.
+/// Set the functions that are wanted, then start. Undefined parameters and buffers are passed over; a tied entry comes
+/// once per name.
 class Walk final : public Visitor {
   public:
     std::function<void(const std::string& path, Parameter&)> parameter;
     std::function<void(const std::string& path, Buffer&)> buffer;
-    std::function<bool(const std::string& path, Module&)> enter;  ///< before a child's entries; false passes the child over
+    std::function<bool(const std::string& path, Module&)>
+        enter;  ///< before a child's entries; false passes the child over
 
     /// Visits below `root`. visit() only lists members, so a const tree may be walked by those who only read.
     void start(const Module& root) { const_cast<Module&>(root).visit(*this); }

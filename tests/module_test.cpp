@@ -1,4 +1,5 @@
-// The module tree: names, ties, moving, loading, copying, the search for raw tensors, paths in errors, the training flag.
+// The module tree: names, ties, moving, loading, copying, the search for raw tensors, paths in errors, the training
+// flag.
 #include <algorithm>
 #include <array>
 #include <set>
@@ -79,9 +80,11 @@ TransformerOptions small_options() {
 TEST_CASE("names are the members' names joined by dots, containers use numbers", "[module]") {
     Generator rng(1);
     Outer outer(rng);
-    CHECK(names_of(outer.layers[0].named_parameters()) == std::vector<std::string>{"weight", "inner.weight", "inner.bias"});
+    CHECK(names_of(outer.layers[0].named_parameters()) ==
+          std::vector<std::string>{"weight", "inner.weight", "inner.bias"});
     CHECK(names_of(outer.layers[0].named_buffers()) == std::vector<std::string>{"steps", "cache"});
-    CHECK(names_of(outer.layers[0].state_dict()) == std::vector<std::string>{"weight", "steps", "inner.weight", "inner.bias"});
+    CHECK(names_of(outer.layers[0].state_dict()) ==
+          std::vector<std::string>{"weight", "steps", "inner.weight", "inner.bias"});
     CHECK(outer.named_parameters()[4].first == "layers.1.inner.weight");
     CHECK(outer.parameters().size() == 9);
     CHECK(outer.parameter_count() == 3 * (6 + 6 + 2));
@@ -238,12 +241,14 @@ TEST_CASE("BB-141 missing and unexpected names", "[module]") {
     const auto weight = values(layer.weight), bias = values(layer.bias);
     const NamedTensors wrong = {{"weight", ones({3, 3}, DType::f32, here)}, {"extra", ones({1}, DType::f32, here)}};
     CHECK(error_of([&] { layer.load_state_dict(wrong); }) ==
-          "load_state_dict: the state does not fit Linear:\n  missing: bias\n  unexpected: extra\n  misshapen: weight is (3, 2) "
+          "load_state_dict: the state does not fit Linear:\n  missing: bias\n  unexpected: extra\n  misshapen: weight "
+          "is (3, 2) "
           "f32 here, (3, 3) f32 there\n  nothing was loaded; strict = false loads what fits");
     // All or nothing: a right weight beside a wrong bias is not loaded either.
     const Tensor right = ones({3, 2}, DType::f32, here);
-    const std::string message =
-        error_of([&] { layer.load_state_dict({{"weight", right}, {"bias", ones({3}, DType::f64, here)}}); });
+    const std::string message = error_of([&] {
+        layer.load_state_dict({{"weight", right}, {"bias", ones({3}, DType::f64, here)}});
+    });
     CHECK(contains(message, "misshapen: bias is (3,) f32 here, (3,) f64 there"));
     CHECK(values(layer.weight) == weight);
 
@@ -261,8 +266,13 @@ TEST_CASE("BB-141 missing and unexpected names", "[module]") {
     const Tensor twos = full({3}, 2, DType::f32, here);
     CHECK(layer.load_state_dict({{"module.weight", right}, {"module.bias", twos}}, prefixed).clean());
     CHECK(values(layer.bias) == std::vector<double>(3, 2.0));
-    CHECK(contains(error_of([&] { layer.load_state_dict({{"module.weight", right}, {"module.bias", twos}}); }), "module.bias"));
-    CHECK(contains(error_of([&] { layer.load_state_dict({{"bias", twos}, {"module.bias", twos}, {"weight", right}}, prefixed); }),
+    CHECK(contains(error_of([&] {
+                       layer.load_state_dict({{"module.weight", right}, {"module.bias", twos}});
+                   }),
+                   "module.bias"));
+    CHECK(contains(error_of([&] {
+                       layer.load_state_dict({{"bias", twos}, {"module.bias", twos}, {"weight", right}}, prefixed);
+                   }),
                    "bias is given twice"));
 }
 
@@ -295,7 +305,15 @@ class Forgetful final : public Layer<Forgetful> {
     Pair pair;
     std::array<Tensor, 2> several;
     std::optional<Tensor> maybe;
-    std::unique_ptr<int> uncopyable;  // a word that is a live pointer, but to no tensor
+};
+
+class Uncopyable final : public Layer<Uncopyable> {
+  public:
+    Tensor forward(const Tensor& x) const { return x; }
+    void visit(Visitor& v) override { v("inner", inner); }
+    std::unique_ptr<Linear> inner;
+    std::unique_ptr<int> number;
+    Tensor scale;
 };
 
 class Copyable final : public Layer<Copyable> {
@@ -320,7 +338,6 @@ class Holder final : public Layer<Holder> {
 TEST_CASE("BB-084 a raw tensor member is reported by path, and nothing is moved", "[module]") {
     Generator rng(1);
     Holder holder(rng);
-    holder.inner.uncopyable = std::make_unique<int>(7);
     holder.to(here);
     holder.to(DType::f64);
 
@@ -360,6 +377,18 @@ TEST_CASE("the search for raw tensors believes only words that own one", "[modul
     CHECK(contains(error_of([&] { layer.to(here); }), "module: Copyable (Copyable) owns a raw Tensor of shape (3,)"));
 }
 
+TEST_CASE("a layer that cannot be copied is searched too", "[module]") {
+    Generator rng(1);
+    Uncopyable layer;
+    layer.inner = std::make_unique<Linear>(2, 2, rng);
+    layer.number = std::make_unique<int>(7);
+    layer.to(DType::f64);
+    CHECK(layer.inner->weight.dtype() == DType::f64);
+    CHECK(contains(error_of([&] { clone(layer); }), "clone: Uncopyable cannot be copied"));
+    layer.scale = ones({3}, DType::f32, here);
+    CHECK(contains(error_of([&] { layer.to(here); }), "module: Uncopyable (Uncopyable) owns a raw Tensor of shape (3,)"));
+}
+
 TEST_CASE("clone copies every tensor and keeps ties; a plain copy is refused", "[module]") {
     Generator rng(1);
     TransformerOptions o = small_options();
@@ -384,7 +413,8 @@ TEST_CASE("clone copies every tensor and keeps ties; a plain copy is refused", "
         CHECK(values(left[i].second) == values(right[i].second));
     }
     for (const Tensor& x : copy->buffers()) CHECK(!mine.contains(&x.storage()));
-    CHECK(contains(error_of([&] { const Linear plain = model.output; }), "use clone(module)"));  // NOLINT: the copy is the test
+    CHECK(contains(error_of([&] { const Linear plain = model.output; }),
+                   "use clone(module)"));  // NOLINT: the copy is the test
 
     const Sequential net(Linear(2, 3, rng), Function(relu), Linear(3, 1, rng));
     const auto other = clone(net);
@@ -442,7 +472,8 @@ TEST_CASE("BB-119 the training flag reaches everything", "[module]") {
         CHECK(m.training());
         if (m.kind() == "Dropout" || m.kind() == "MultiHeadAttention") places.push_back(&m);
     });
-    CHECK(places.size() == 1 + 2 * 3 + 4);  // embeddings; attention, feed-forward, residuals; two attentions in the decoder
+    CHECK(places.size() ==
+          1 + 2 * 3 + 4);  // embeddings; attention, feed-forward, residuals; two attentions in the decoder
     for (std::size_t i = 0; i < places.size(); ++i) {
         INFO("place " << i << ", a " << places[i]->kind());
         model.eval();

@@ -8,7 +8,8 @@
 namespace gradus::onnx {
 
 /// Empty if `got` is as expected, else the first difference in words. Shapes, types and everything but floats must be
-/// equal; floats may differ by 1e-7 + 1e-3 |expected|; NaN equals NaN, an infinity only itself.
+/// equal; floats may differ by 1e-7 + 1e-3 |expected|, bf16 by a unit of its last place; NaN equals NaN, an infinity
+/// only itself.
 std::string difference(const Array& got, const Array& expected);
 
 /// The same for the output `y` of dropout in training, where ONNX's values are one draw of another generator: each

@@ -24,11 +24,6 @@ Shape part(const Shape& shape, int first, int last) {
     return sizes;
 }
 
-Shape joined(Shape a, const Shape& b) {
-    for (const std::int64_t size : b) a.push_back(size);
-    return a;
-}
-
 Tensors split_into(const Call& call) {
     const int axis = axis_of(call, 0);
     const Integers sizes = call.integers("split", 1);

@@ -6,11 +6,11 @@
 
 namespace gradus::onnx {
 
-/// What a rule looks at: the ops of a graph, the element types of what goes in and comes out, or whether all of that
-/// are tensors.
-enum class By { op, type, kind };
+/// What a rule looks at: the case's folder, the ops of its graph, the element types of what goes in and comes out, or
+/// whether all of that are tensors.
+enum class By { folder, op, type, kind };
 
-/// A case is left out if its graph contains one of `names`. An op stands here or in the table of cases, never in both.
+/// A case is left out if it shows one of `names`. An op stands here or in the table of cases, never in both.
 struct Skip {
     std::string_view category;
     std::string_view reason;
@@ -22,7 +22,7 @@ struct Skip {
 /// release an op that nobody listed, and a rule that no case needs, are failures; with another they are reported.
 inline constexpr int reviewed_cases = 932;
 /// So many cases of it run; fewer means that some fell out unnoticed.
-inline constexpr int reviewed_runs = 700;
+inline constexpr int reviewed_runs = 786;
 
 inline const std::vector<Skip>& skips() {
     static const std::vector<Skip> list = {
@@ -67,6 +67,10 @@ inline const std::vector<Skip>& skips() {
          "the expected values are one draw of another generator",
          By::op,
          {"Bernoulli", "RandomUniformLike"}},
+        {"flawed data",
+         "the outputs were computed with epsilon 0.01, which the model file does not state",
+         By::folder,
+         {"test_adam_multiple"}},
         {"determinants", "no matrix decompositions", By::op, {"Det"}},
     };
     return list;
