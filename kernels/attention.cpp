@@ -60,11 +60,11 @@ struct Running {
             const V shift = select(now == k<V>(-INFINITY), k<V>(0), now);
             V total{};
             for (j = 0; j < at.keys; ++j) {
-                const V weight = math::exp(load(column + j * at.width) - shift);
+                const V weight = weight_exp(load(column + j * at.width) - shift);
                 total += weight;
                 store(column + j * at.width, factor ? weight * load(factor + j * at.width + i) : weight);
             }
-            const V scale = math::exp(before - shift);
+            const V scale = weight_exp(before - shift);
             store(top + i, now);
             store(shrink + i, scale);
             store(sum + i, load(sum + i) * scale + total);
@@ -77,10 +77,10 @@ void forward_blocks(const Attention& a, const Sizes& n, std::int64_t b, std::int
                     const Tensor& y, T* lse) {
     const std::int64_t D = padded<T>(n.D), E = padded<T>(n.E), most = n.key_end(a, end);
     Scratch& memory = scratch();
-    const std::int64_t count = most * (D + E) + block_size * (D + E) + n.D * n.width + (2 * block_size + 15) * n.width;
+    const std::int64_t count = most * (D + E) + block_size * (D + E) + D * n.width + (2 * block_size + 15) * n.width;
     memory.open(std::size_t(count) * sizeof(T), 7);
     T *keys = memory.part<T>(most * D), *values = memory.part<T>(most * E);
-    T *q = memory.part<T>(block_size * D), *across = memory.part<T>(n.D * n.width), *sum = memory.part<T>(block_size * E);
+    T *q = memory.part<T>(block_size * D), *across = memory.part<T>(D * n.width), *sum = memory.part<T>(block_size * E);
     T *score = memory.part<T>(block_size * n.width), *factor = memory.part<T>((block_size + 15) * n.width);
     gather_rows<T>({a.k, b, h}, 0, most, T(1), keys);
     gather_rows<T>({a.v, b, h}, 0, most, T(1), values);
@@ -128,15 +128,16 @@ struct Backward {
     void head(std::int64_t b, std::int64_t h, const Range& range) const {
         const std::int64_t D = padded<T>(n.D), E = padded<T>(n.E), S = range.key_end - range.key, W = n.width;
         Scratch& memory = scratch();
-        const std::int64_t count = 2 * S * (D + E) + block_size * (2 * D + E) + (n.D + n.E) * W + (3 * block_size + 15) * W;
+        const std::int64_t count = 2 * S * (D + E) + block_size * (2 * D + E) + (D + E) * W + (3 * block_size + 15) * W;
         memory.open(std::size_t(count) * sizeof(T), 12);
         T *keys = memory.part<T>(S * D), *values = memory.part<T>(S * E);
         T *keys_slope = memory.part<T>(S * D), *values_slope = memory.part<T>(S * E);
-        T *q = memory.part<T>(block_size * D), *q_across = memory.part<T>(n.D * W), *q_slope = memory.part<T>(block_size * D);
-        T *d = memory.part<T>(block_size * E), *d_across = memory.part<T>(n.E * W);
+        T *q = memory.part<T>(block_size * D), *q_across = memory.part<T>(D * W), *q_slope = memory.part<T>(block_size * D);
+        T *d = memory.part<T>(block_size * E), *d_across = memory.part<T>(E * W);
         T *weight = memory.part<T>(block_size * W), *slope = memory.part<T>(block_size * W);
         T* factor = memory.part<T>((block_size + 15) * W);
         T dot[block_size], shift[block_size];
+        const bool several = n.S > block_size;
         gather_rows<T>({a.k, b, h}, range.key, S, T(1), keys);
         gather_rows<T>({a.v, b, h}, range.key, S, T(1), values);
         std::fill_n(keys_slope, S * D, T(0));
@@ -149,7 +150,7 @@ struct Backward {
             gather_rows<T>({g, b, h}, t, at.queries, T(1), d);
             transpose_small(q, D, q_across, W, at.queries, n.D);
             transpose_small(d, E, d_across, W, at.queries, n.E);
-            row_dots(b, h, at, d, dot);
+            if (several) row_dots(b, h, at, d, dot);
             std::fill_n(shift, block_size, T(INFINITY));
             std::copy_n(lse + t, at.queries, shift);
             std::fill_n(q_slope, at.queries * D, T(0));
@@ -160,7 +161,7 @@ struct Backward {
                 small_product<T>({values + key * E, E, 1}, d_across, W, slope, W, at.keys, W / lanes<T>, n.E, false);
                 hide(a, at, weight);
                 if (a.dropout > 0) draw_factors(a, at, factor);
-                score_slopes(at, shift, dot, a.dropout > 0 ? factor : nullptr, weight, slope);
+                score_slopes(at, shift, several ? dot : nullptr, a.dropout > 0 ? factor : nullptr, weight, slope);
                 if (range.keys) {
                     small_product<T>({weight, W, 1}, d, E, values_slope + key * E, E, at.keys, E / lanes<T>, at.queries, true);
                     small_product<T>({slope, W, 1}, q, D, keys_slope + key * D, D, at.keys, D / lanes<T>, at.queries, true);
@@ -190,17 +191,27 @@ struct Backward {
         }
     }
 
-    /// Scores become (dropped) weights, slopes of weights become slopes of scores.
+    /// Scores become (dropped) weights, slopes of weights become slopes of scores. Where a block holds all keys, `dot` is null: it
+    /// is added up here, which saves reading y.
     static void score_slopes(const Block& at, const T* shift, const T* dot, const T* factor, T* weight, T* slope) {
         using V = Pack<T>;
-        for (std::int64_t j = 0; j < at.keys; ++j)
-            for (std::int64_t i = 0; i < at.width; i += lanes<T>) {
-                const std::int64_t here = j * at.width + i;
-                const V p = math::exp(load(weight + here) - load(shift + i));
-                const V f = factor ? load(factor + here) : k<V>(1);
-                store(weight + here, p * f);
-                store(slope + here, p * (load(slope + here) * f - load(dot + i)));
+        for (std::int64_t i = 0; i < at.width; i += lanes<T>) {
+            const V top = load(shift + i);
+            V total{};
+            for (std::int64_t here = i; here < at.keys * at.width; here += at.width) {
+                const V p = weight_exp(load(weight + here) - top);
+                const V d = factor ? load(slope + here) * load(factor + here) : load(slope + here);
+                store(weight + here, p);
+                store(slope + here, d);
+                total += p * d;
             }
+            if (dot) total = load(dot + i);
+            for (std::int64_t here = i; here < at.keys * at.width; here += at.width) {
+                const V p = load(weight + here);
+                store(slope + here, p * (load(slope + here) - total));
+                if (factor) store(weight + here, p * load(factor + here));
+            }
+        }
     }
 };
 

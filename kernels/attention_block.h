@@ -8,6 +8,7 @@
 #include "gradus/kernels/attention.h"
 #include "gradus/kernels/dropout.h"
 #include "gradus/kernels/philox_lanes.h"
+#include "gradus/kernels/row.h"
 #include "gradus/kernels/small_product.h"
 
 namespace gradus::kernels {

@@ -39,7 +39,7 @@ void each_row(std::int64_t rows, std::int64_t C, F&& f) {
 template <class T>
 T loss_row(const T* x, const Targets<T>& t, std::int64_t r, T* normalizer) {
     const T top = max_row<T>(t.C, [=](Part<T> part) { return part.of(x, T(-INFINITY)); });
-    const double total = sum_row<T>(t.C, [=](Part<T> part) { return math::exp(part.of(x, T(-INFINITY)) - top); });
+    const double total = sum_row<T>(t.C, [=](Part<T> part) { return weight_exp(part.of(x, T(-INFINITY)) - top); });
     // Kept apart, for their sum would round log Σ away where the logits are large.
     const double log_total = std::log(total);
     normalizer[0] = top, normalizer[1] = T(log_total);
@@ -65,7 +65,7 @@ void slope_row(const T* x, const Targets<T>& t, std::int64_t r, const T* normali
     const T top = normalizer[0], log_total = normalizer[1], scale = T(g * t.sum(r)), shared = T(g * t.shared());
     const T* w = t.weights;
     each_part<T>(0, t.C, [=](Part<T> part) {
-        Pack<T> v = math::exp(part.of(x) - top - log_total) * scale;
+        Pack<T> v = weight_exp(part.of(x) - top - log_total) * scale;
         if (shared != 0) v -= w ? part.of(w) * shared : math::k<Pack<T>>(1) * shared;
         part.put(gx, v);
     });

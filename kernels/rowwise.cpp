@@ -30,7 +30,7 @@ void softmax_row(std::int64_t n, X&& x, T* y, bool nothing_is_zero) {
         return;
     }
     const double total = sum_row<T>(n, [&](Part<T> part) {
-        const Pack<T> e = math::exp(x(part) - top);
+        const Pack<T> e = weight_exp(x(part) - top);
         part.put(y, e);
         return e;
     });
@@ -81,7 +81,7 @@ void log_softmax(const Tensor& x, const Tensor& y) {
             T* out = py + r * n;
             const T top = max_row<T>(n, [=](Part<T> part) { return part.of(row, T(-INFINITY)); });
             const double total =
-                sum_row<T>(n, [=](Part<T> part) { return math::exp(part.of(row, T(-INFINITY)) - top); });
+                sum_row<T>(n, [=](Part<T> part) { return weight_exp(part.of(row, T(-INFINITY)) - top); });
             const T shift = T(std::log(total));  // x - top is exact for the largest ones, so it is taken off first
             each_part<T>(0, n, [=](Part<T> part) { part.put(out, (part.of(row) - top) - shift); });
         });
@@ -146,7 +146,10 @@ void log_softmax_backward(const Tensor& g, const Tensor& y, const Tensor& gx) {
             const T *row = pg + r * n, *value = py + r * n;
             T* to = out + r * n;
             const T total = T(sum_row<T>(n, [=](Part<T> part) { return part.of(row); }));
-            each_part<T>(0, n, [=](Part<T> part) { part.put(to, part.of(row) - math::exp(part.of(value)) * total); });
+            // A row of NaN that nobody asked about gives 0, so that it does not reach the parameters (the case of BB-003).
+            each_part<T>(0, n, [=](Part<T> part) {
+                part.put(to, total == 0 ? part.of(row) : part.of(row) - weight_exp(part.of(value)) * total);
+            });
         });
     });
 }

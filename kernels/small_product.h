@@ -68,18 +68,38 @@ void small_product(Scalars<T> a, const T* b, std::int64_t ldb, T* c, std::int64_
     for (; p < packs; ++p) product_rows<T, tile_rows * 2, 1>(a, b + p * L, ldb, c + p * L, ldc, rows, depth, add);
 }
 
-/// to (columns, rows) = from (rows, columns) transposed, times `factor`; columns of `to` from `rows` up to `width` are zeros.
+namespace detail {
+
+/// The lanes of a and b in turns: of their first halves, of their second halves.
+inline f32x16 zip_low(const f32x16& a, const f32x16& b) {
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+inline f32x16 zip_high(const f32x16& a, const f32x16& b) {
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+inline f64x8 zip_low(const f64x8& a, const f64x8& b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
+inline f64x8 zip_high(const f64x8& a, const f64x8& b) { return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15); }
+
+}  // namespace detail
+
+/// to (columns, width) = from (rows, columns) transposed; columns of `to` from `rows` up to `width` are zeros. Rows of `from` are
+/// whole packs, and so is width; rows of `to` up to whole packs are written.
 template <class T>
 void transpose_small(const T* from, std::int64_t ld_from, T* to, std::int64_t width, std::int64_t rows, std::int64_t columns) {
-    constexpr std::int64_t block = 16;
-    for (std::int64_t i = 0; i < width; i += block) {
-        const std::int64_t filled = rows - i < block ? (rows - i < 0 ? 0 : rows - i) : block;
-        for (std::int64_t d = 0; d < columns; ++d) {
-            T lane[block];
-            for (std::int64_t r = 0; r < block; ++r) lane[r] = r < filled ? from[(i + r) * ld_from + d] : T(0);
-            for (std::int64_t r = 0; r < block; ++r) to[d * width + i + r] = lane[r];
+    constexpr int L = lanes<T>;
+    for (std::int64_t i = 0; i < width; i += L)
+        for (std::int64_t d = 0; d < columns; d += L) {
+            Pack<T> x[L], y[L];
+            for (int r = 0; r < L; ++r) x[r] = i + r < rows ? load(from + (i + r) * ld_from + d) : Pack<T>{};
+            for (int step = 1; step < L; step *= 2) {  // each step halves the way that an element still has to go
+                for (int r = 0; r < L / 2; ++r) {
+                    y[2 * r] = detail::zip_low(x[r], x[r + L / 2]);
+                    y[2 * r + 1] = detail::zip_high(x[r], x[r + L / 2]);
+                }
+                for (int r = 0; r < L; ++r) x[r] = y[r];
+            }
+            for (int r = 0; r < L; ++r) store(to + (d + r) * width + i, x[r]);
         }
-    }
 }
 
 }  // namespace gradus::kernels

@@ -30,18 +30,24 @@ template <class F>
 void visit_floating(const char* op, const Tensor& x, F&& f) {
     check(x.is_contiguous(), op, ": a tensor of shape ", x.shape(), " is not contiguous");
     switch (x.dtype()) {
-        case DType::f32: return f(float());
-        case DType::f64: return f(double());
-        case DType::bf16: return f(bfloat16());
-        case DType::f16: return f(float16());
-        default: fail(op, ": needs a floating dtype: got ", x.dtype());
+        case DType::f32:
+            return f(float());
+        case DType::f64:
+            return f(double());
+        case DType::bf16:
+            return f(bfloat16());
+        case DType::f16:
+            return f(float16());
+        default:
+            fail(op, ": needs a floating dtype: got ", x.dtype());
     }
 }
 
 enum class Momentum { none, first, plain, nesterov };
 
 template <Momentum kind, class T, class W = Wide<T>>
-void sgd_range(T* __restrict p, const T* __restrict gradient, W* __restrict buffer, std::int64_t n, const SgdStep& step) {
+void sgd_range(T* __restrict p, const T* __restrict gradient, W* __restrict buffer, std::int64_t n,
+               const SgdStep& step) {
     const W lr = W(step.lr), decay = W(step.weight_decay), scale = W(step.gradient_scale), momentum = W(step.momentum),
             fresh = W(1 - step.dampening);
     const W ahead = step.nesterov ? momentum : W(0);
@@ -51,8 +57,10 @@ void sgd_range(T* __restrict p, const T* __restrict gradient, W* __restrict buff
         if constexpr (kind != Momentum::none) {
             const W b = kind == Momentum::first ? g : momentum * buffer[i] + fresh * g;
             buffer[i] = b;
-            if constexpr (kind == Momentum::first) direction = step.nesterov ? g + ahead * b : b;
-            else direction = kind == Momentum::nesterov ? g + momentum * b : b;
+            if constexpr (kind == Momentum::first)
+                direction = step.nesterov ? g + ahead * b : b;
+            else
+                direction = kind == Momentum::nesterov ? g + momentum * b : b;
         }
         p[i] = T(x - lr * direction);
     }
@@ -110,10 +118,14 @@ void cpu::sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& buf
         parallel_for(parameter.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
             const std::int64_t n = end - begin;
             W* slice = b ? b + begin : nullptr;
-            if (!b) sgd_range<Momentum::none>(p + begin, g + begin, slice, n, step);
-            else if (step.first) sgd_range<Momentum::first>(p + begin, g + begin, slice, n, step);
-            else if (step.nesterov) sgd_range<Momentum::nesterov>(p + begin, g + begin, slice, n, step);
-            else sgd_range<Momentum::plain>(p + begin, g + begin, slice, n, step);
+            if (!b)
+                sgd_range<Momentum::none>(p + begin, g + begin, slice, n, step);
+            else if (step.first)
+                sgd_range<Momentum::first>(p + begin, g + begin, slice, n, step);
+            else if (step.nesterov)
+                sgd_range<Momentum::nesterov>(p + begin, g + begin, slice, n, step);
+            else
+                sgd_range<Momentum::plain>(p + begin, g + begin, slice, n, step);
         });
     });
     parameter.storage().bump_version();
@@ -121,7 +133,7 @@ void cpu::sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& buf
 }
 
 void cpu::adam(const Tensor& parameter, const Tensor& gradient, const Tensor& mean, const Tensor& square,
-          const AdamStep& step) {
+               const AdamStep& step) {
     check_operand("adam", "gradient", parameter, gradient, parameter.dtype());
     check_operand("adam", "mean", parameter, mean, state_dtype(parameter.dtype()));
     check_operand("adam", "mean square", parameter, square, state_dtype(parameter.dtype()));

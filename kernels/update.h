@@ -19,7 +19,8 @@ struct SgdStep {
     double gradient_scale = 1;
 };
 
-/// One step of Adam for one parameter (Kingma, Ba, ICLR 2015), or of AdamW (Loshchilov, Hutter, ICLR 2019), in one pass:
+/// One step of Adam for one parameter (Kingma, Ba, ICLR 2015), or of AdamW (Loshchilov, Hutter, ICLR 2019), in one
+/// pass:
 ///   g = gradient_scale · gradient            (Adam: + weight_decay · p;  AdamW: p *= 1 - lr · weight_decay first)
 ///   m = β₁ m + (1 - β₁) g,   v = β₂ v + (1 - β₂) g²
 ///   p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps)
@@ -35,13 +36,16 @@ DType state_dtype(DType parameter);
 
 namespace cpu {
 /// All tensors contiguous, of one shape, on one device; parameter and gradient of one floating dtype, the state of
-/// state_dtype. 16-bit parameters are updated through f32. The buffer is undefined where momentum is 0. Bumps the versions.
+/// state_dtype. 16-bit parameters are updated through f32. The buffer is undefined where momentum is 0. Bumps the
+/// versions.
 void sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& buffer, const SgdStep& step);
-void adam(const Tensor& parameter, const Tensor& gradient, const Tensor& mean, const Tensor& square, const AdamStep& step);
+void adam(const Tensor& parameter, const Tensor& gradient, const Tensor& mean, const Tensor& square,
+          const AdamStep& step);
 
 /// Σ x² over a contiguous floating tensor, in f64 and in an order that does not depend on the number of threads.
 double sum_of_squares(const Tensor& x);
-/// x *= factor and x = min(max(x, low), high), in place, over a contiguous floating tensor; NaN stays. Bumps the version.
+/// x *= factor and x = min(max(x, low), high), in place, over a contiguous floating tensor; NaN stays. Bumps the
+/// version.
 void scale_in_place(const Tensor& x, double factor);
 void clamp_in_place(const Tensor& x, double low, double high);
 }  // namespace cpu
@@ -49,7 +53,8 @@ void clamp_in_place(const Tensor& x, double low, double high);
 inline void sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& buffer, const SgdStep& step) {
     dispatch("sgd", parameter.device(), cpu::sgd, parameter, gradient, buffer, step);
 }
-inline void adam(const Tensor& parameter, const Tensor& gradient, const Tensor& mean, const Tensor& square, const AdamStep& step) {
+inline void adam(const Tensor& parameter, const Tensor& gradient, const Tensor& mean, const Tensor& square,
+                 const AdamStep& step) {
     dispatch("adam", parameter.device(), cpu::adam, parameter, gradient, mean, square, step);
 }
 inline double sum_of_squares(const Tensor& x) { return dispatch("sum_of_squares", x.device(), cpu::sum_of_squares, x); }

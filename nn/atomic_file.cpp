@@ -81,7 +81,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path) {
     static std::atomic<unsigned> count = 0;
     temporary_ = path_.parent_path() / ("." + path_.filename().string() + "." + std::to_string(::getpid()) + "-" +
                                         std::to_string(count.fetch_add(1)) + ".tmp");
-    struct stat old{};
+    struct stat old {};
     const bool replaces = ::stat(path_.c_str(), &old) == 0;
     check(!replaces || S_ISREG(old.st_mode), "file: ", path_.string(), " is not a regular file: choose another name");
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

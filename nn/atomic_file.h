@@ -7,8 +7,9 @@
 
 namespace gradus {
 
-/// Bytes go to a temporary file in the same folder; commit() makes it durable and puts it in place with the mode of the file
-/// that stood there before. Without commit() the temporary goes and the old file stays. Errors name the path and the cause.
+/// Bytes go to a temporary file in the same folder; commit() makes it durable and puts it in place with the mode of the
+/// file that stood there before. Without commit() the temporary goes and the old file stays. Errors name the path and
+/// the cause.
 class AtomicFile {
   public:
     explicit AtomicFile(const std::filesystem::path& path);

@@ -10,7 +10,8 @@
 
 namespace gradus {
 
-/// batch["ids"] = ids; later batch["ids"] on a const Batch, or batch.at("ids"): an unknown name is an error that lists the names.
+/// batch["ids"] = ids; later batch["ids"] on a const Batch, or batch.at("ids"): an unknown name is an error that lists
+/// the names.
 class Batch {
   public:
     Batch() = default;

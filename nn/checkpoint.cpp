@@ -89,14 +89,18 @@ std::uint32_t save_state(const fs::path& path, const NamedTensors& state, Metada
     std::unordered_map<std::string, std::string> first;
     for (const auto& [name, tensor] : state) {
         check(tensor.defined(), "checkpoint: ", path.string(), ": tensor ", Quoted{name}, " is undefined");
-        const std::string place = text(std::int64_t(reinterpret_cast<std::intptr_t>(tensor.address())), " ", tensor.dtype(), " ",
-                                       tensor.device(), " ", tensor.shape(), " ", tensor.strides());
+        const std::string place =
+            text(std::int64_t(reinterpret_cast<std::intptr_t>(tensor.address())), " ", tensor.dtype(), " ",
+                 tensor.device(), " ", tensor.shape(), " ", tensor.strides());
         const auto [found, is_new] = first.emplace(place, name);
-        if (is_new || tensor.numel() == 0) stored.emplace_back(name, tensor);
-        else metadata[alias_key + name] = found->second;
+        if (is_new || tensor.numel() == 0)
+            stored.emplace_back(name, tensor);
+        else
+            metadata[alias_key + name] = found->second;
     }
     for (const auto& [name, tensor] : stored)
-        check(!metadata.contains(alias_key + name), "checkpoint: ", path.string(), ": ", Quoted{name}, " appears twice");
+        check(!metadata.contains(alias_key + name), "checkpoint: ", path.string(), ": ", Quoted{name},
+              " appears twice");
     return save_safetensors(path, stored, metadata);
 }
 
@@ -109,7 +113,8 @@ Safetensors load_state(const fs::path& path, const SafetensorsOptions& options) 
         const auto found = stored.find(target);
         check(found != stored.end(), "checkpoint: ", path.string(), ": ", Quoted{name}, " stands for ", Quoted{target},
               ", which is not in the file");
-        check(!stored.contains(name), "checkpoint: ", path.string(), ": ", Quoted{name}, " is both stored and an alias");
+        check(!stored.contains(name), "checkpoint: ", path.string(), ": ", Quoted{name},
+              " is both stored and an alias");
         loaded.tensors.emplace_back(name, found->second);
     }
     return loaded;
@@ -183,7 +188,8 @@ Checkpoint load_latest(const fs::path& folder, bool fall_back, Device device) {
             } catch (const Error&) {
                 continue;
             }
-            check(fall_back, cause, ". ", earlier, " in the same folder is intact: load it by name, or allow falling back");
+            check(fall_back, cause, ". ", earlier,
+                  " in the same folder is intact: load it by name, or allow falling back");
             intact.warning = text(cause, ". Loaded ", earlier, " instead");
             return intact;
         }

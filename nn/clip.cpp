@@ -11,7 +11,8 @@
 namespace gradus {
 namespace {
 
-void each_gradient(const NamedTensors& parameters, const std::function<void(const Tensor& parameter, const Tensor& g)>& f) {
+void each_gradient(const NamedTensors& parameters,
+                   const std::function<void(const Tensor& parameter, const Tensor& g)>& f) {
     const NoGrad no_grad;
     std::unordered_set<const void*> seen;
     for (const auto& [name, parameter] : parameters) {
@@ -50,8 +51,9 @@ double clip_grad_norm(const NamedTensors& parameters, double limit, bool error_i
           ": look for the op with GRADUS_ANOMALY=1");
     const double factor = clip_factor(norm, limit);
     if (factor == 1) return norm;
-    each_gradient(parameters,
-                  [&](const Tensor& parameter, const Tensor& g) { kernels::scale_in_place(writable(parameter, g), factor); });
+    each_gradient(parameters, [&](const Tensor& parameter, const Tensor& g) {
+        kernels::scale_in_place(writable(parameter, g), factor);
+    });
     return norm;
 }
 

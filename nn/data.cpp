@@ -55,7 +55,8 @@ std::vector<Indices> DataLoader::plan(std::int64_t epoch) const {
         check(!batches.empty(), "data: the plan of epoch ", epoch, " has no batches");
         for (const Indices& batch : batches)
             for (const std::int64_t index : batch)
-                check(index >= 0 && index < size_, "data: the plan of epoch ", epoch, " names sample ", index, " of ", size_);
+                check(index >= 0 && index < size_, "data: the plan of epoch ", epoch, " names sample ", index, " of ",
+                      size_);
         return batches;
     }
     Indices order;
@@ -144,8 +145,10 @@ std::optional<Batch> DataLoader::next() {
         stop();
         std::rethrow_exception(item.error);
     }
-    if (item.batch) ++position_;
-    else ++epoch_, position_ = 0;
+    if (item.batch)
+        ++position_;
+    else
+        ++epoch_, position_ = 0;
     return std::move(item.batch);
 }
 

@@ -36,23 +36,24 @@ struct LoaderOptions {
     bool drop_last = false;  ///< leave out a last batch that is smaller than the others
     std::uint64_t seed = 0;
     int prefetch = 2;  ///< batches made ahead; 0 makes each in the thread that asks for it
-    /// Which samples form the batches of an epoch, where equal sizes will not do (batches by length, say). A pure function, called
-    /// from several threads; batch_size, shuffle and drop_last then mean nothing.
-    std::function<std::vector<Indices>(std::int64_t epoch)> plan;
+    /// Which samples form the batches of an epoch, where equal sizes will not do (batches by length, say). A pure
+    /// function, called from several threads; batch_size, shuffle and drop_last then mean nothing.
+    std::function<std::vector<Indices>(std::int64_t epoch)> plan = {};
 };
 
-/// while (true) { while (auto batch = loader.next()) train(*batch); }: next() gives an epoch's batches in order, then once nothing,
-/// then those of the next epoch. An exception from the data set arrives in next(), which tries that batch again when called again.
-/// Random ops in `batch` draw from a generator that follows from (seed, epoch, batch), so neither threads nor a resume change them.
-/// One consumer; the data set must outlive the loader.
+/// while (true) { while (auto batch = loader.next()) train(*batch); }: next() gives an epoch's batches in order, then
+/// once nothing, then those of the next epoch. An exception from the data set arrives in next(), which tries that batch
+/// again when called again. Random ops in `batch` draw from a generator that follows from (seed, epoch, batch), so
+/// neither threads nor a resume change them. One consumer; the data set must outlive the loader.
 class DataLoader {
   public:
     using MakeBatch = std::function<Batch(std::span<const std::int64_t> indices)>;
     DataLoader(std::int64_t size, MakeBatch make, LoaderOptions options = {});
     template <Dataset D>
     explicit DataLoader(const D& data, LoaderOptions options = {})
-        : DataLoader(std::int64_t(data.size()), [&data](std::span<const std::int64_t> i) { return Batch(data.batch(i)); },
-                     std::move(options)) {}
+        : DataLoader(
+              std::int64_t(data.size()), [&data](std::span<const std::int64_t> i) { return Batch(data.batch(i)); },
+              std::move(options)) {}
     ~DataLoader();
     DataLoader(const DataLoader&) = delete;
     DataLoader& operator=(const DataLoader&) = delete;

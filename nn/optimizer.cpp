@@ -1,6 +1,6 @@
 #include "gradus/nn/optimizer.h"
 
-#include <algorithm>
+#include <cmath>
 #include <map>
 #include <type_traits>
 
@@ -18,7 +18,8 @@ void Optimizer::add_group(const NamedTensors& parameters) {
     for (const auto& [name, parameter] : parameters) {
         check(parameter.defined(), name_, ": parameter ", Quoted{name}, " is undefined");
         check(is_floating(parameter.dtype()) && parameter.is_leaf(), name_, ": parameter ", Quoted{name},
-              " must be a floating leaf: it is ", parameter.dtype(), parameter.is_leaf() ? "" : " and the result of an op");
+              " must be a floating leaf: it is ", parameter.dtype(),
+              parameter.is_leaf() ? "" : " and the result of an op");
         check(parameter.is_contiguous(), name_, ": parameter ", Quoted{name}, " of shape ", parameter.shape(),
               " is not contiguous: clone it first");
         for (const Slot& other : slots_) {
@@ -58,11 +59,12 @@ void Optimizer::prepare(Slot& slot, const Tensor& gradient) const {
           ", its gradient on ", gradient.device(), ": call backward after moving the module");
     const DType dtype = kernels::state_dtype(p.dtype());
     for (Tensor& state : slot.state) {
-        check(state.shape() == p.shape(), name_, ": parameter ", Quoted{slot.name}, " changed its shape from ", state.shape(),
-              " to ", p.shape());
+        check(state.shape() == p.shape(), name_, ": parameter ", Quoted{slot.name}, " changed its shape from ",
+              state.shape(), " to ", p.shape());
         state = cast(to(state, p.device()), dtype);
     }
-    while (slot.state.size() < state_names(slot.group).size()) slot.state.push_back(zeros(p.shape(), dtype, p.device()));
+    while (slot.state.size() < state_names(slot.group).size())
+        slot.state.push_back(zeros(p.shape(), dtype, p.device()));
 }
 
 void Optimizer::step(const StepOptions& options) {
@@ -70,9 +72,10 @@ void Optimizer::step(const StepOptions& options) {
     std::vector<std::pair<Slot*, Tensor>> ready;
     for (Slot& slot : slots_)
         if (const Tensor g = slot.parameter.grad(); g.defined()) ready.emplace_back(&slot, contiguous(g));
-    if (options.check_finite)
+    if (options.check_finite)  // the sum is the quicker test, but may overflow over finite numbers
         for (const auto& [slot, g] : ready)
-            check(kernels::all_finite(g), name_, ": the gradient of parameter ", Quoted{slot->name},
+            check(std::isfinite(kernels::sum_of_squares(g)) || kernels::all_finite(g), name_,
+                  ": the gradient of parameter ", Quoted{slot->name},
                   " holds NaN or Inf, nothing was changed: look for the op with GRADUS_ANOMALY=1");
     for (auto& [slot, g] : ready) prepare(*slot, g);
     for (auto& [slot, g] : ready) {
@@ -111,7 +114,8 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
         const Tensor tensor = found->second;
         given.erase(found);
         if (tensor.shape() == shape && tensor.dtype() == dtype) return tensor;
-        faults += text("\n  unlike: ", Quoted{name}, ": expected ", shape, " ", dtype, ", got ", tensor.shape(), " ", tensor.dtype());
+        faults += text("\n  unlike: ", Quoted{name}, ": expected ", shape, " ", dtype, ", got ", tensor.shape(), " ",
+                       tensor.dtype());
         return Tensor();
     };
     std::vector<Numbers> old, loaded;
@@ -126,9 +130,11 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
         slot.steps = 0;
         slot.state.clear();
         const std::string prefix = "state." + slot.name + ".";
-        if (!given.contains(prefix + "steps")) continue;  // not updated yet: it has no state, and slots of it are unexpected
+        if (!given.contains(prefix + "steps"))
+            continue;  // not updated yet: it has no state, and slots of it are unexpected
         if (const Tensor t = take(prefix + "steps", {}, DType::i64); t.defined()) slot.steps = t.item<std::int64_t>();
-        if (slot.steps < 1) faults += text("\n  wrong: ", Quoted{prefix}, "steps is ", slot.steps, ", expected 1 or more");
+        if (slot.steps < 1)
+            faults += text("\n  wrong: ", Quoted{prefix}, "steps is ", slot.steps, ", expected 1 or more");
         for (const char* name : state_names(slot.group)) {
             const Tensor t = take(prefix + name, slot.parameter.shape(), kernels::state_dtype(slot.parameter.dtype()));
             if (t.defined()) slot.state.push_back(clone(to(t, slot.parameter.device())));
@@ -163,8 +169,8 @@ void SgdOptions::visit(const std::function<void(const char*, double&)>& visitor)
 }
 
 void SgdOptions::check() const {
-    gradus::check(lr >= 0 && momentum >= 0 && weight_decay >= 0, "sgd: lr, momentum and weight_decay must be 0 or more: got ", lr,
-                  ", ", momentum, ", ", weight_decay);
+    gradus::check(lr >= 0 && momentum >= 0 && weight_decay >= 0,
+                  "sgd: lr, momentum and weight_decay must be 0 or more: got ", lr, ", ", momentum, ", ", weight_decay);
     gradus::check(!nesterov || (momentum > 0 && dampening == 0),
                   "sgd: nesterov needs a momentum above 0 and no dampening: got ", momentum, " and ", dampening);
 }
@@ -200,10 +206,10 @@ void visit_adam(auto& options, const std::function<void(const char*, double&)>& 
 }
 
 void check_adam(const char* name, const auto& o) {
-    check(o.lr >= 0 && o.eps >= 0 && o.weight_decay >= 0, name, ": lr, eps and weight_decay must be 0 or more: got ", o.lr, ", ",
-          o.eps, ", ", o.weight_decay);
-    check(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name, ": the betas must lie in [0, 1): got ", o.beta1,
-          " and ", o.beta2);
+    check(o.lr >= 0 && o.eps >= 0 && o.weight_decay >= 0, name, ": lr, eps and weight_decay must be 0 or more: got ",
+          o.lr, ", ", o.eps, ", ", o.weight_decay);
+    check(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name, ": the betas must lie in [0, 1): got ",
+          o.beta1, " and ", o.beta2);
 }
 
 }  // namespace

@@ -15,8 +15,9 @@ struct StepOptions {
     bool check_finite = false;  ///< a gradient with NaN or Inf throws, naming the parameter, before anything is changed
 };
 
-/// Updates leaf tensors from their gradients. A parameter without a gradient, frozen or unused, is skipped: no decay, no state. State
-/// follows its parameter to another device or dtype in the next step. Gradients stay readable until zero_grad().
+/// Updates leaf tensors from their gradients. A parameter without a gradient, frozen or unused, is skipped: no decay,
+/// no state. State follows its parameter to another device or dtype in the next step. Gradients stay readable until
+/// zero_grad().
 class Optimizer {
   public:
     virtual ~Optimizer() = default;
@@ -31,8 +32,8 @@ class Optimizer {
     void set_lr(double lr, int group);
     NamedTensors parameters() const;  ///< of all groups
 
-    /// `group.0.lr`, ... and per parameter with state `state.<name>.steps` and `state.<name>.<slot>`; numbers are 0-d f64 or i64
-    /// tensors, so that one file holds all. Slots are shared, not copied.
+    /// `group.0.lr`, ... and per parameter with state `state.<name>.steps` and `state.<name>.<slot>`; numbers are 0-d
+    /// f64 or i64 tensors, so that one file holds all. Slots are shared, not copied.
     NamedTensors state_dict() const;
     /// Takes copies. Every name must fit; all faults come in one error, after which nothing has changed.
     void load_state_dict(const NamedTensors& state);
@@ -104,7 +105,8 @@ struct SgdOptions {
     void visit(const std::function<void(const char*, double&)>& visitor);
     void check() const;
 };
-/// g += weight_decay · p; b = g at first, then momentum · b + (1 - dampening) · g; p -= lr · b (nesterov: g + momentum · b).
+/// g += weight_decay · p; b = g at first, then momentum · b + (1 - dampening) · g; p -= lr · b (nesterov: g + momentum
+/// · b).
 class SGD final : public GroupedOptimizer<SgdOptions> {
   public:
     SGD(const NamedTensors& parameters, const SgdOptions& options);
@@ -125,8 +127,8 @@ struct AdamWOptions {
     void visit(const std::function<void(const char*, double&)>& visitor);
     void check() const;
 };
-/// m = β₁ m + (1 - β₁) g; v = β₂ v + (1 - β₂) g²; p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps), t counting from 1. Adam adds
-/// weight_decay · p to g; AdamW leaves g as it is and begins with p *= 1 - lr · weight_decay.
+/// m = β₁ m + (1 - β₁) g; v = β₂ v + (1 - β₂) g²; p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps), t counting from 1.
+/// Adam adds weight_decay · p to g; AdamW leaves g as it is and begins with p *= 1 - lr · weight_decay.
 template <class Options>
 class AdamFamily final : public GroupedOptimizer<Options> {
   public:

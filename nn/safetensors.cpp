@@ -20,7 +20,7 @@ class InputFile {
     explicit InputFile(const std::filesystem::path& path) : name_(path.string()) {
         descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
         check(descriptor_ >= 0, "safetensors: cannot open ", name_, ": ", std::strerror(errno));
-        struct stat facts{};
+        struct stat facts {};
         if (::fstat(descriptor_, &facts) != 0 || !S_ISREG(facts.st_mode)) {
             ::close(descriptor_);
             fail("safetensors: ", name_, " is not a regular file");
@@ -61,8 +61,8 @@ SafetensorsHeader read_header(InputFile& file) {
     check(length >= 2, "safetensors: ", file.name(), ": a header of ", length, " bytes is too short");
     check(length <= safetensors_header_limit, "safetensors: ", file.name(), ": a header of ", length,
           " bytes exceeds the limit of ", safetensors_header_limit);
-    check(length <= file.size() - 8, "safetensors: ", file.name(), ": the header takes ", length, " bytes, the file holds ",
-          file.size() - 8);
+    check(length <= file.size() - 8, "safetensors: ", file.name(), ": the header takes ", length,
+          " bytes, the file holds ", file.size() - 8);
     std::string json(length, ' ');
     file.read(json.data(), length);
     return parse_safetensors_header(json, file.size() - 8 - length, file.name());
@@ -80,8 +80,8 @@ void check_values(const InputFile& file, const SafetensorsEntry& entry, const vo
     visit(entry.dtype, [&](auto zero) {
         const auto* values = static_cast<const decltype(zero)*>(bytes);
         for (std::int64_t i = 0; i < n; ++i)
-            check(std::isfinite(double(values[i])), "safetensors: ", file.name(), ": tensor ", Quoted{entry.name}, ": element ",
-                  i, " is ", double(values[i]));
+            check(std::isfinite(double(values[i])), "safetensors: ", file.name(), ": tensor ", Quoted{entry.name},
+                  ": element ", i, " is ", double(values[i]));
     });
 }
 
@@ -116,7 +116,8 @@ Safetensors load_safetensors(const std::filesystem::path& path, const Safetensor
     return loaded;
 }
 
-std::uint32_t save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors, const Metadata& metadata) {
+std::uint32_t save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                               const Metadata& metadata) {
     std::vector<SafetensorsEntry> entries;
     std::unordered_map<std::string, Tensor> by_name;
     for (const auto& [name, tensor] : tensors) {

@@ -20,14 +20,17 @@ struct SafetensorsOptions {
     bool check_finite = false;  ///< a NaN or Inf in a floating tensor is an error
 };
 
-/// Reads a whole file; Note [Safetensors] says which files are refused. Errors name the file, the tensor and the values at fault;
-/// no tensor is allocated before the header has passed. The file is read, not mapped: one that shrinks meanwhile is an error.
+/// Reads a whole file; Note [Safetensors] says which files are refused. Errors name the file, the tensor and the values
+/// at fault; no tensor is allocated before the header has passed. The file is read, not mapped: one that shrinks
+/// meanwhile is an error.
 Safetensors load_safetensors(const std::filesystem::path& path, const SafetensorsOptions& options = {});
 /// The header alone: names, dtypes, shapes.
 SafetensorsHeader load_safetensors_header(const std::filesystem::path& path);
 
-/// Writes the tensors' logical values, whatever their strides, and returns the file's CRC-32C. Equal input gives equal bytes. An
-/// older file of that name stays until the new one is complete and durable, then the new one takes its place and mode.
-std::uint32_t save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors, const Metadata& metadata = {});
+/// Writes the tensors' logical values, whatever their strides, and returns the file's CRC-32C. Equal input gives equal
+/// bytes. An older file of that name stays until the new one is complete and durable, then the new one takes its place
+/// and mode.
+std::uint32_t save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                               const Metadata& metadata = {});
 
 }  // namespace gradus

@@ -67,7 +67,8 @@ void Schedule::advance() {
 
 void Schedule::apply() {
     const double factor = factor_(updates_ + 1);
-    for (int group = 0; group < int(base_.size()); ++group) optimizer_->set_lr(base_[std::size_t(group)] * factor, group);
+    for (int group = 0; group < int(base_.size()); ++group)
+        optimizer_->set_lr(base_[std::size_t(group)] * factor, group);
 }
 
 void Schedule::save(Values& values, const std::string& name) const {
@@ -79,9 +80,11 @@ void Schedule::save(Values& values, const std::string& name) const {
 void Schedule::load(const Values& values, const std::string& name) {
     const std::int64_t updates = integer_at(values, name + ".updates"), groups = integer_at(values, name + ".groups");
     check(updates >= 0, "schedule: ", name, ".updates is ", updates, ", expected 0 or more");
-    check(groups == std::int64_t(base_.size()), "schedule: the state has ", groups, " groups, the optimizer ", base_.size());
+    check(groups == std::int64_t(base_.size()), "schedule: the state has ", groups, " groups, the optimizer ",
+          base_.size());
     std::vector<double> base;
-    for (std::int64_t group = 0; group < groups; ++group) base.push_back(number_at(values, text(name, ".base.", group)));
+    for (std::int64_t group = 0; group < groups; ++group)
+        base.push_back(number_at(values, text(name, ".base.", group)));
     base_ = std::move(base);
     updates_ = updates;
     apply();

@@ -16,16 +16,19 @@ Factor constant_factor();
 Factor warm_up_factor(std::int64_t warm_up);
 /// min(s / warm_up, √(warm_up / s)): up to 1 at update `warm_up`, then down with the inverse square root.
 Factor inverse_sqrt_factor(std::int64_t warm_up);
-/// d^-½ · min(s^-½, s · warm_up^-1.5), for a base learning rate of 1 (Vaswani et al., "Attention is all you need", 2017).
+/// d^-½ · min(s^-½, s · warm_up^-1.5), for a base learning rate of 1 (Vaswani et al., "Attention is all you need",
+/// 2017).
 Factor noam_factor(std::int64_t width, std::int64_t warm_up);
-/// floor + (1 - floor) (1 + cos(π (s - 1) / total)) / 2: 1 in the first update, `floor` after `total` of them and from there on.
+/// floor + (1 - floor) (1 + cos(π (s - 1) / total)) / 2: 1 in the first update, `floor` after `total` of them and from
+/// there on.
 Factor cosine_factor(std::int64_t total, double floor = 0);
 /// decay ^ ⌊(s - 1) / every⌋.
 Factor step_factor(std::int64_t every, double decay = 0.1);
 /// The product of two, such as a warm-up times a cosine.
 Factor product(Factor a, Factor b);
 
-/// Sets an optimizer's learning rates: lr = base · factor(updates + 1), the base being each group's rate at construction.
+/// Sets an optimizer's learning rates: lr = base · factor(updates + 1), the base being each group's rate at
+/// construction.
 class Schedule {
   public:
     /// Sets the rates of the first update.

@@ -24,7 +24,8 @@ const T& typed(const Value& value, const std::string& name, const char* wanted) 
 
 std::uint32_t word_at(const Values& values, const std::string& name) {
     const std::int64_t value = integer_at(values, name);
-    check(value >= 0 && value <= 0xffffffff, "state: the value ", Quoted{name}, " is ", value, ", expected 0 to 2^32 - 1");
+    check(value >= 0 && value <= 0xffffffff, "state: the value ", Quoted{name}, " is ", value,
+          ", expected 0 to 2^32 - 1");
     return std::uint32_t(value);
 }
 
@@ -71,8 +72,10 @@ std::string to_string(const Quoted& quoted) {
     for (const char c : quoted.name.substr(0, longest)) {
         const auto byte = static_cast<unsigned char>(c);
         constexpr char hex[] = "0123456789abcdef";
-        if (byte < 0x20 || byte == 0x7f) shown += {'\\', 'x', hex[byte >> 4], hex[byte & 15]};
-        else shown += c;
+        if (byte < 0x20 || byte == 0x7f)
+            shown += {'\\', 'x', hex[byte >> 4], hex[byte & 15]};
+        else
+            shown += c;
     }
     return shown + (quoted.name.size() > longest ? "…'" : "'");
 }

@@ -90,7 +90,8 @@ class StateReader {
 void save_state_file(const std::filesystem::path& path, const StateFile& state) {
     for (const auto& [name, value] : state.values)
         if (const double* number = std::get_if<double>(&value))
-            check(std::isfinite(*number), "checkpoint: the value ", Quoted{name}, " is ", *number, ": JSON cannot hold it");
+            check(std::isfinite(*number), "checkpoint: the value ", Quoted{name}, " is ", *number,
+                  ": JSON cannot hold it");
     std::string text;
     try {
         Json file;
@@ -112,7 +113,8 @@ void save_state_file(const std::filesystem::path& path, const StateFile& state) 
 StateFile load_state_file(const std::filesystem::path& path) {
     const std::string name = path.string();
     std::error_code error;
-    const std::uintmax_t size = std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path, error) : 0;
+    const std::uintmax_t size =
+        std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path, error) : 0;
     check(!error && size > 0, "checkpoint: ", name, " is missing or empty");
     check(size <= size_limit, "checkpoint: ", name, " has ", size, " bytes, the limit is ", size_limit);
     std::ifstream stream(path, std::ios::binary);

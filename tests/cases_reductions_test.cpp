@@ -12,8 +12,6 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-    return require_grad(Tensor::from(values, shape, Device{}));
-}
 Tensor range(const Shape& shape) { return reshape(arange(shape.product(), DType::f32, Device{}), shape); }
 
 TEST_CASE("BB-070 f32 sums go beyond 2^24", "[reduce][slow]") {

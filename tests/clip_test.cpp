@@ -16,7 +16,7 @@ namespace {
 
 Tensor leaf(std::size_t n) { return require_grad(Tensor::from(std::vector<double>(n, 1.0), Device{})); }
 void give(const Tensor& p, const std::vector<double>& g) { assign_grad(p, Tensor::from(g, Device{})); }
-constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -60,7 +60,7 @@ TEST_CASE("clip_grad_norm scales by limit / (norm + 1e-6) and returns the norm b
 TEST_CASE("a norm that is not finite", "[clip]") {
     const Tensor a = leaf(2), b = leaf(1);
     const NamedTensors parameters = {{"a", a}, {"b", b}};
-    give(a, {1.0, nan}), give(b, {1.0});
+    give(a, {1.0, not_a_number}), give(b, {1.0});
     CHECK(contains(error_of([&] { clip_grad_norm(parameters, 1, true); }), "the norm of the gradients is nan"));
     CHECK(b.grad().item() == 1);
     CHECK(std::isnan(clip_grad_norm(parameters, 1)));
@@ -85,7 +85,7 @@ TEST_CASE("an expanded gradient is clipped in a copy of its own", "[clip]") {
 
 TEST_CASE("clip_grad_value", "[clip]") {
     const Tensor a = leaf(5);
-    give(a, {-3.0, -0.5, 0.25, 2.0, nan});
+    give(a, {-3.0, -0.5, 0.25, 2.0, not_a_number});
     clip_grad_value({{"a", a}}, 0.5);
     const auto g = a.grad().to_vector<double>();
     CHECK(std::vector<double>(g.begin(), g.begin() + 4) == std::vector<double>{-0.5, -0.5, 0.25, 0.5});
@@ -102,5 +102,6 @@ TEST_CASE("clipping inside the step equals clipping before it", "[clip]") {
     first.step();
     second.step({.gradient_scale = clip_factor(gradient_norm({{"b", b}}), 2)});
     CHECK(a.to_vector<double>()[2] == Approx(1 - 0.1 * 12 * 2 / (13 + 1e-6)).epsilon(1e-14));
-    for (int i = 0; i < 3; ++i) CHECK(a.to_vector<double>()[std::size_t(i)] == Approx(b.to_vector<double>()[std::size_t(i)]).epsilon(1e-15));
+    for (int i = 0; i < 3; ++i)
+        CHECK(a.to_vector<double>()[std::size_t(i)] == Approx(b.to_vector<double>()[std::size_t(i)]).epsilon(1e-15));
 }

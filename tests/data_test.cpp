@@ -175,13 +175,13 @@ TEST_CASE("an exception of the data set arrives at the consumer, who may try aga
     for (const int prefetch : {0, 3}) {
         failures = 1;
         const Numbers data{6};
-        DataLoader loader(
-            6,
-            [&](std::span<const std::int64_t> indices) {
-                if (indices[0] == 4 && failures.fetch_sub(1) > 0) throw std::out_of_range("sample 4 is broken");
-                return data.batch(indices);
-            },
-            {.batch_size = 2, .shuffle = false, .prefetch = prefetch});
+        DataLoader loader(6,
+                          [&](std::span<const std::int64_t> indices) {
+                              if (indices[0] == 4 && failures.fetch_sub(1) > 0)
+                                  throw std::out_of_range("sample 4 is broken");
+                              return data.batch(indices);
+                          },
+                          {.batch_size = 2, .shuffle = false, .prefetch = prefetch});
         CHECK(loader.next()->at("ids").to_vector<std::int64_t>() == Indices{0, 1});
         CHECK(loader.next()->at("ids").to_vector<std::int64_t>() == Indices{2, 3});
         CHECK_THROWS_AS(loader.next(), std::out_of_range);
@@ -248,13 +248,12 @@ TEST_CASE("random ops in a data set depend on the batch, not on threads or on wh
 TEST_CASE("the loader reports how long it was waited for", "[data][threads]") {
     const Numbers data{8};
     const auto pause = std::chrono::milliseconds(20);
-    DataLoader slow(
-        8,
-        [&](std::span<const std::int64_t> indices) {
-            std::this_thread::sleep_for(pause);
-            return data.batch(indices);
-        },
-        {.batch_size = 2, .prefetch = 0});
+    DataLoader slow(8,
+                    [&](std::span<const std::int64_t> indices) {
+                        std::this_thread::sleep_for(pause);
+                        return data.batch(indices);
+                    },
+                    {.batch_size = 2, .prefetch = 0});
     epoch_of(slow);
     CHECK(slow.wait_seconds() >= 4 * 0.020);
     DataLoader quick(data, {.batch_size = 2, .prefetch = 4});

@@ -41,11 +41,12 @@ struct OpRow {
     bool integers = false;                       ///< takes i64 and i32 too
     DType (*result)(DType) = nullptr;            ///< the result's dtype; null: that of the first operand
     std::int64_t length = 1;                     ///< of the sums behind an element, for the tolerance
+    int steps = 1;                               ///< ops it is composed of, each of which rounds
 
     OpRow& no_gradient() { return gradient = second_order = false, *this; }
-    OpRow& first_order() { return second_order = false, *this; }
     OpRow& with_integers() { return integers = true, *this; }
     OpRow& gives(DType (*type)(DType)) { return result = type, *this; }
+    OpRow& composed(int n) { return steps = n, *this; }
     OpRow& sums(std::int64_t n) { return length = n, *this; }
 };
 

@@ -104,18 +104,20 @@ std::vector<OpRow> reduce_rows() {
     OpRows rows;
     OpRow integer_sum;
     integer_sum.with_integers().gives(sum_result);
-    OpRow with_integers;
+    OpRow with_integers, composed;
+    composed.composed(3);
     with_integers.with_integers();
     add(rows, "sum", sum, reference::total, true, integer_sum);
     add(rows, "mean", mean, reference::mean, true);
     add(
-        rows, "var unbiased", unbiased_variance, [](const Row& x) { return reference::variance(x, 1); }, true);
+        rows, "var unbiased", unbiased_variance, [](const Row& x) { return reference::variance(x, 1); }, true,
+        composed);
     add(
-        rows, "var biased", biased_variance, [](const Row& x) { return reference::variance(x, 0); }, true);
+        rows, "var biased", biased_variance, [](const Row& x) { return reference::variance(x, 0); }, true, composed);
     add(rows, "max", max, reference::largest, false, with_integers);
     add(rows, "min", min, smallest, false, with_integers);
     add(rows, "prod", prod, product, true, {}, number(0.8, 1.2));
-    add(rows, "logsumexp", logsumexp, reference::logsumexp, true);
+    add(rows, "logsumexp", logsumexp, reference::logsumexp, true, composed);
     add(rows, "norm", norm, length, true, {}, number(-2, 2, {0}));
     OpRow logic;
     logic.no_gradient().gives(boolean_result);

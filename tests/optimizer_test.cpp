@@ -52,18 +52,24 @@ struct PlainAdam {
         m.resize(p.size()), v.resize(p.size());
         for (std::size_t i = 0; i < p.size(); ++i) {
             double g = gradient[i] * scale;
-            if (decoupled) p[i] *= 1 - o.lr * o.weight_decay;
-            else g += o.weight_decay * p[i];
+            if (decoupled)
+                p[i] *= 1 - o.lr * o.weight_decay;
+            else
+                g += o.weight_decay * p[i];
             m[i] = o.beta1 * m[i] + (1 - o.beta1) * g;
             v[i] = o.beta2 * v[i] + (1 - o.beta2) * g * g;
-            p[i] -= o.lr / (1 - std::pow(o.beta1, t)) * m[i] / (std::sqrt(v[i]) / std::sqrt(1 - std::pow(o.beta2, t)) + o.eps);
+            p[i] -= o.lr / (1 - std::pow(o.beta1, t)) * m[i] /
+                    (std::sqrt(v[i]) / std::sqrt(1 - std::pow(o.beta2, t)) + o.eps);
         }
     }
 };
 
 /// The rounding of `steps` updates of numbers near 1, a few operations each.
 void close(const std::vector<double>& got, const std::vector<double>& expected, DType dtype, int steps) {
-    const double unit = dtype == DType::f64 ? 0x1p-53 : dtype == DType::f32 ? 0x1p-24 : dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+    const double unit = dtype == DType::f64   ? 0x1p-53
+                        : dtype == DType::f32 ? 0x1p-24
+                        : dtype == DType::f16 ? 0x1p-11
+                                              : 0x1p-8;
     REQUIRE(got.size() == expected.size());
     for (std::size_t i = 0; i < got.size(); ++i) {
         INFO("element " << i);
@@ -354,8 +360,10 @@ TEST_CASE("loading an optimizer's state lists every fault and changes nothing", 
     NamedTensors wrong;
     for (const auto& [name, tensor] : state) {
         if (name == "group.0.beta1") continue;
-        if (name == "state.p.mean") wrong.emplace_back(name, Tensor::from({1.0f, 2.0f, 3.0f}, Device{}));
-        else wrong.emplace_back(name, tensor);
+        if (name == "state.p.mean")
+            wrong.emplace_back(name, Tensor::from({1.0f, 2.0f, 3.0f}, Device{}));
+        else
+            wrong.emplace_back(name, tensor);
     }
     wrong.emplace_back("state.other.steps", Tensor::from({std::int64_t(1)}, {}, Device{}));
     const std::string error = error_of([&] { adam.load_state_dict(wrong); });
@@ -364,6 +372,7 @@ TEST_CASE("loading an optimizer's state lists every fault and changes nothing", 
     CHECK(contains(error, "unexpected: 'state.other.steps'"));
     const NamedTensors after = adam.state_dict();
     REQUIRE(after.size() == state.size());
-    for (std::size_t i = 0; i < state.size(); ++i) CHECK(after[i].second.to_vector<double>() == state[i].second.to_vector<double>());
+    for (std::size_t i = 0; i < state.size(); ++i)
+        CHECK(after[i].second.to_vector<double>() == state[i].second.to_vector<double>());
     adam.load_state_dict(state);
 }

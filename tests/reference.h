@@ -117,11 +117,16 @@ Array along(const Array& x, std::int64_t axis, F f) {
 // ---- rows ----
 
 inline double total(const Row& x) { return std::accumulate(x.begin(), x.end(), 0.0); }
-inline double mean(const Row& x) { return total(x) / double(x.size()); }
+/// Counted from the first element, so that equal elements have exactly their own mean.
+inline double mean(const Row& x) {
+    double sum = 0;
+    for (const double v : x) sum += v - x[0];
+    return x.empty() ? std::nan("") : x[0] + sum / double(x.size());
+}
 inline double variance(const Row& x, double minus) {
     double sum = 0;
     for (const double v : x) sum += (v - mean(x)) * (v - mean(x));
-    return sum / (double(x.size()) - minus);
+    return double(x.size()) > minus ? sum / (double(x.size()) - minus) : std::nan("");
 }
 inline double largest(const Row& x) {
     double m = -INFINITY;

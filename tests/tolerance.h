@@ -36,11 +36,13 @@ inline double roundoff(DType type) {
 }
 
 /// A few roundings of the result, and of sums that are kept in f32 (f64 for f64) and whose error grows with √length.
-inline Tolerance tolerance(DType type, std::int64_t length = 1) {
+/// An op that is composed of several rounds to its dtype after each of `steps`, also numbers larger than the result.
+inline Tolerance tolerance(DType type, std::int64_t length = 1, int steps = 1) {
     if (!is_floating(type)) return exactly;
     const double sums = roundoff(type == DType::f64 ? DType::f64 : DType::f32) * std::sqrt(double(length));
     const double smallest = type == DType::f16 ? 0x1p-24 : 0.0;  // subnormal results keep fewer digits
-    return {2 * roundoff(type) + 16 * sums, 16 * sums + smallest};
+    const double between = (steps - 1) * roundoff(type);
+    return {2 * roundoff(type) + between + 16 * sums, 2 * between + 16 * sums + smallest};
 }
 
 /// A gradient is made of several ops, each of which rounds.

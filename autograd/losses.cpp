@@ -1,0 +1,191 @@
+// Cross-entropy over classes and its rules. The other losses are in regression.cpp.
+#include <cmath>
+#include <limits>
+
+#include "gradus/autograd/rules.h"
+#include "gradus/kernels/loss.h"
+#include "gradus/kernels/memory.h"
+
+namespace gradus {
+namespace {
+
+bool is_half(const Tensor& x) { return x.dtype() == DType::bf16 || x.dtype() == DType::f16; }
+Tensor in_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
+
+/// Logits as rows of classes, targets checked, and the shape that a loss per row has.
+struct Rows {
+    Tensor x;  ///< (N, C), row-major, f32 or f64
+    kernels::ClassTargets targets;
+    Shape outer;
+
+    /// Σ of the rows' divisors; a mean over nothing divides by 0.
+    double divisor() const { return kernels::target_divisor(targets); }
+};
+
+/// (N, C, …) -> (N …, C): the class axis moves last.
+Tensor class_rows(const Tensor& x) {
+    if (x.rank() == 2) return contiguous(x);
+    Axes order{0};
+    for (int i = 2; i < x.rank(); ++i) order.push_back(i);
+    order.push_back(1);
+    return contiguous(reshape(permute(x, order), {x.numel() / x.size(1), x.size(1)}));
+}
+
+void check_logits(const char* op, const Tensor& x, const Tensor& targets, const CrossEntropyOptions& options) {
+    check_devices(op, {{"logits", x}, {"targets", targets}, {"class_weights", options.class_weights}});
+    check_floating(op, "logits", x);
+    check(x.rank() >= 2 && x.size(1) > 0, op, ": logits must be (N, C) or (N, C, …) with at least one class: got ", x.shape());
+    check(options.label_smoothing >= 0 && options.label_smoothing <= 1, op, ": label_smoothing must lie in [0, 1]: got ",
+          options.label_smoothing);
+    const Tensor& w = options.class_weights;
+    if (!w.defined()) return;
+    check_floating(op, "class_weights", w);
+    check(w.shape() == Shape{x.size(1)}, op, ": class_weights must have one weight a class, ", Shape{x.size(1)}, ": got ", w.shape());
+    check(!recording(w), op, ": class_weights have no gradient: detach them");
+}
+
+/// The place of element i of a tensor: "3", or "(1, 2)" where there are several axes.
+std::string position(const Shape& shape, std::int64_t i) {
+    if (shape.rank() < 2) return text(i);
+    Shape at = shape;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) at[axis] = i % shape[axis], i /= shape[axis];
+    return to_string(at);
+}
+
+Rows class_targets(const char* op, const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+    check_logits(op, logits, targets, options);
+    Rows rows;
+    rows.outer = logits.shape();
+    rows.outer.erase(1);
+    check(targets.dtype() == DType::i64 || targets.dtype() == DType::i32, op, ": targets must be i64 or i32 class numbers: got ",
+          targets.dtype(), " of shape ", targets.shape());
+    check(targets.shape() == rows.outer, op, ": targets must be ", rows.outer, " for logits of ", logits.shape(), ": got ",
+          targets.shape());
+    const DType dtype = is_half(logits) ? DType::f32 : logits.dtype();
+    rows.x = class_rows(in_dtype(logits, dtype));
+    const NoGrad scope;
+    rows.targets.ids = reshape(contiguous(in_dtype(targets, DType::i64)), {targets.numel()});
+    if (options.class_weights.defined()) rows.targets.weights = contiguous(in_dtype(options.class_weights, dtype)).without_past();
+    rows.targets.smoothing = options.label_smoothing;
+    rows.targets.ignore = options.ignore_index;
+    const std::int64_t bad = kernels::find_bad_target(rows.targets, logits.size(1));
+    if (bad >= 0)
+        fail(op, ": a target is out of range: position ", position(targets.shape(), bad), " holds ",
+             to(rows.targets.ids, Device{}).data<std::int64_t>()[bad], ", classes are [0, ", logits.size(1),
+             ") and ignore_index is ", options.ignore_index);
+    return rows;
+}
+
+/// g as the kernels read it: one element, or one a row; times `factor`.
+Tensor row_gradient(const Tensor& g, double factor) {
+    const Tensor flat = g.rank() == 0 ? g : reshape(contiguous(g), {g.numel()});
+    return factor == 1 ? flat : mul(flat, factor);
+}
+Tensor as_column(const Tensor& g) { return g.rank() == 0 ? g : unsqueeze(g, 1); }
+
+/// The reduced loss of rows. `factor` is what a row's gradient is scaled by.
+Tensor reduced(const Tensor& losses, const Shape& outer, Reduction reduction, double divisor) {
+    if (reduction == Reduction::none) return losses.with_layout(Layout(outer));
+    const NoGrad scope;
+    const Tensor total = sum(losses);
+    return reduction == Reduction::sum ? total : div(total, divisor);
+}
+
+/// With everything ignored the divisor is 0: the loss is NaN, but its gradient is exactly zero, whatever it is scaled by.
+double slope_factor(Reduction reduction, double divisor) {
+    return reduction == Reduction::mean && divisor != 0 ? 1 / divisor : 1;
+}
+
+Tensor target_matrix(const kernels::ClassTargets& targets, const Tensor& x) {
+    const Tensor q = Tensor::empty(x.shape(), x.dtype(), x.device());
+    kernels::target_rows(targets, q);
+    return q;
+}
+
+Tensor cross_entropy_rows(const char* op, const Rows& rows, Reduction reduction, double divisor) {
+    const Tensor& x = rows.x;
+    const Tensor losses = Tensor::empty({x.size(0)}, x.dtype(), x.device());
+    const Tensor normalizer = Tensor::empty({x.size(0), 2}, x.dtype(), x.device());
+    kernels::cross_entropy(x, rows.targets, losses, normalizer);
+    const double factor = slope_factor(reduction, divisor);
+    return record(op, reduced(losses, rows.outer, reduction, divisor),
+                  wrt(x, [x = saved(x), targets = rows.targets, normalizer, factor](const Tensor& gradient) {
+                      const Tensor g = row_gradient(gradient, factor);
+                      if (grad_enabled()) {
+                          const Tensor q = target_matrix(targets, x());
+                          return mul(as_column(g), sub(mul(softmax(x(), -1), sum(q, {1}, true)), q));
+                      }
+                      const Tensor gx = Tensor::empty_like(x());
+                      kernels::cross_entropy_backward(x(), targets, normalizer, g, gx);
+                      return gx;
+                  }));
+}
+
+/// Targets that are a distribution over the classes: made of ops, so that they may have gradients too.
+Tensor distribution_loss(const char* op, const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options,
+                         Reduction reduction) {
+    check_logits(op, logits, targets, options);
+    check(targets.shape() == logits.shape(), op, ": floating targets are probabilities of the logits' shape: got ", targets.dtype(),
+          " ", targets.shape(), " for logits of ", logits.shape(), "; class numbers must be i64 or i32");
+    check(options.ignore_index < 0, op, ": ignore_index = ", options.ignore_index,
+          " has no meaning with targets that are probabilities: leave it out");
+    const DType dtype = is_half(logits) ? DType::f32 : logits.dtype();
+    const Tensor x = class_rows(in_dtype(logits, dtype));
+    const double smoothing = options.label_smoothing;
+    Tensor q = class_rows(in_dtype(targets, dtype));
+    if (smoothing > 0) q = add(mul(q, 1 - smoothing), smoothing / double(x.size(1)));
+    if (options.class_weights.defined()) q = mul(q, in_dtype(options.class_weights, dtype));
+    // 0 · -inf counts as 0.
+    const Tensor losses = neg(sum(where(equal(q, 0.0), 0.0, mul(q, log_softmax(x, -1))), {1}));
+    Shape outer = logits.shape();
+    outer.erase(1);
+    if (reduction == Reduction::none) return reshape(losses, outer);
+    return reduction == Reduction::sum ? sum(losses) : div(sum(losses), double(losses.numel()));
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+    constexpr const char* op = "cross_entropy";
+    if (is_floating(targets.dtype()))
+        return in_dtype(distribution_loss(op, logits, targets, options, options.reduction), logits.dtype());
+    const Rows rows = class_targets(op, logits, targets, options);
+    const double divisor = options.reduction == Reduction::mean ? rows.divisor() : 1;
+    return in_dtype(cross_entropy_rows(op, rows, options.reduction, divisor), logits.dtype());
+}
+
+LossSum cross_entropy_sum(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+    constexpr const char* op = "cross_entropy_sum";
+    const auto count = [&](double n) { return Tensor::scalar(n, DType::f32, logits.device()); };
+    if (is_floating(targets.dtype()))
+        return {distribution_loss(op, logits, targets, options, Reduction::sum),
+                count(double(logits.numel() / logits.size(1)))};
+    const Rows rows = class_targets(op, logits, targets, options);
+    return {cross_entropy_rows(op, rows, Reduction::sum, 1), count(rows.divisor())};
+}
+
+Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, const CrossEntropyOptions& options) {
+    constexpr const char* op = "nll_loss";
+    check(options.label_smoothing == 0, op, ": has no label smoothing, cross_entropy has: got ", options.label_smoothing);
+    const Rows rows = class_targets(op, log_probabilities, targets, options);
+    const Tensor& x = rows.x;
+    const double divisor = options.reduction == Reduction::mean ? rows.divisor() : 1;
+    const Tensor losses = Tensor::empty({x.size(0)}, x.dtype(), x.device());
+    kernels::nll(x, rows.targets, losses);
+    const double factor = slope_factor(options.reduction, divisor);
+    const Tensor form = Tensor::empty({0}, x.dtype(), x.device());
+    const Tensor loss = record(op, reduced(losses, rows.outer, options.reduction, divisor),
+                               wrt(x, [shape = x.shape(), form, targets = rows.targets, factor](const Tensor& gradient) {
+                                   const Tensor g = row_gradient(gradient, factor);
+                                   const Tensor gx = Tensor::empty(shape, form.dtype(), form.device());
+                                   if (grad_enabled()) {
+                                       kernels::target_rows(targets, gx);
+                                       return neg(mul(as_column(g), gx));
+                                   }
+                                   kernels::nll_backward(targets, g, gx);
+                                   return gx;
+                               }));
+    return in_dtype(loss, log_probabilities.dtype());
+}
+
+}  // namespace gradus

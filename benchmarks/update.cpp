@@ -1,0 +1,31 @@
+// The optimizers' passes over a model's parameters.
+#include "gradus/kernels/update.h"
+#include "bench.h"
+
+namespace gradus::bench {
+namespace {
+
+constexpr std::int64_t parameters = 11'000'000;
+
+const bool registered = [] {
+    add("adam/11M", [](benchmark::State& state) {
+        const Tensor p = numbers({parameters}), g = numbers({parameters}), m = zeros_like(p), v = zeros_like(p);
+        kernels::AdamStep step;
+        step.lr = 1e-3;
+        measure(state, {.bytes = 7 * bytes_of(p)}, [&] { kernels::adam(p, g, m, v, step); });  // 4 read, 3 written
+    });
+    add("sgd_momentum/11M", [](benchmark::State& state) {
+        const Tensor p = numbers({parameters}), g = numbers({parameters}), b = zeros_like(p);
+        kernels::SgdStep step;
+        step.lr = 1e-3, step.momentum = 0.9;
+        measure(state, {.bytes = 5 * bytes_of(p)}, [&] { kernels::sgd(p, g, b, step); });
+    });
+    add("gradient_norm/11M", [](benchmark::State& state) {
+        const Tensor g = numbers({parameters});
+        measure(state, {.bytes = bytes_of(g)}, [&] { benchmark::DoNotOptimize(kernels::sum_of_squares(g)); });
+    });
+    return true;
+}();
+
+}  // namespace
+}  // namespace gradus::bench
