@@ -168,10 +168,12 @@ class Run {
         }
         const std::span<Edge> edges = node.edges();
         std::vector<Tensor> operands(edges.size());
-        if (any) node.pull(gradients, operands);
+        if (any && thread_state().anomaly) [[unlikely]] {
+            pull_checked(node, gradients, operands);
+        } else if (any) {
+            node.pull(gradients, operands);
+        }
         gradients.clear();
-        if (thread_state().anomaly) [[unlikely]]
-            for (const Tensor& g : operands) check_finite(node.op, "backward", g, node.where);
         // What the rules saved goes before the gradients travel on, so that memory is free for the next op.
         if (!options_.retain_graph && !options_.create_graph) {
             node.drop_saved();
@@ -179,6 +181,17 @@ class Run {
         }
         for (std::size_t i = 0; i < edges.size(); ++i)
             if (edges[i].target) deliver(edges[i], std::move(operands[i]), node.op);
+    }
+
+    /// In anomaly mode: the ops that a rule is made of are not looked at one by one, what the rule yields is.
+    static void pull_checked(Node& node, std::span<const Tensor> gradients, std::span<Tensor> operands) {
+        {
+            ThreadState state = thread_state();
+            state.anomaly = false;
+            const ThreadStateGuard guard(state);
+            node.pull(gradients, operands);
+        }
+        for (const Tensor& g : operands) check_finite(node.op, "backward", g, node.where);
     }
 
     BackwardOptions options_;

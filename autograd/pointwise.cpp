@@ -56,10 +56,10 @@ Tensor compare(const char* op, const Tensor& a, const Tensor& b) {
 }
 
 template <class Op>
-Tensor compare(const Tensor& a, kernels::Operand left, kernels::Operand right, double number) {
+Tensor compare(const Tensor& a, double b) {
     const Tensor y = Tensor::empty(a.shape(), DType::boolean, a.device());
-    const bool exact = is_floating(a.dtype()) || number == std::floor(number);
-    kernels::compare<Op>(left, right, exact ? a.dtype() : DType::f64, y);
+    const bool exact = is_floating(a.dtype()) || b == std::floor(b);
+    kernels::compare<Op>(a, b, exact ? a.dtype() : DType::f64, y);
     return y;
 }
 
@@ -207,14 +207,14 @@ Tensor equal(const Tensor& a, const Tensor& b) { return compare<pointwise::Equal
 Tensor not_equal(const Tensor& a, const Tensor& b) { return compare<pointwise::NotEqual>("not_equal", a, b); }
 Tensor less(const Tensor& a, const Tensor& b) { return compare<pointwise::Less>("less", a, b); }
 Tensor less_equal(const Tensor& a, const Tensor& b) { return compare<pointwise::LessEqual>("less_equal", a, b); }
-Tensor greater(const Tensor& a, const Tensor& b) { return compare<pointwise::Less>("greater", b, a); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) { return compare<pointwise::LessEqual>("greater_equal", b, a); }
-Tensor equal(const Tensor& a, double b) { return compare<pointwise::Equal>(a, a, b, b); }
-Tensor not_equal(const Tensor& a, double b) { return compare<pointwise::NotEqual>(a, a, b, b); }
-Tensor less(const Tensor& a, double b) { return compare<pointwise::Less>(a, a, b, b); }
-Tensor less_equal(const Tensor& a, double b) { return compare<pointwise::LessEqual>(a, a, b, b); }
-Tensor greater(const Tensor& a, double b) { return compare<pointwise::Less>(a, b, a, b); }
-Tensor greater_equal(const Tensor& a, double b) { return compare<pointwise::LessEqual>(a, b, a, b); }
+Tensor greater(const Tensor& a, const Tensor& b) { return compare<pointwise::Greater>("greater", a, b); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) { return compare<pointwise::GreaterEqual>("greater_equal", a, b); }
+Tensor equal(const Tensor& a, double b) { return compare<pointwise::Equal>(a, b); }
+Tensor not_equal(const Tensor& a, double b) { return compare<pointwise::NotEqual>(a, b); }
+Tensor less(const Tensor& a, double b) { return compare<pointwise::Less>(a, b); }
+Tensor less_equal(const Tensor& a, double b) { return compare<pointwise::LessEqual>(a, b); }
+Tensor greater(const Tensor& a, double b) { return compare<pointwise::Greater>(a, b); }
+Tensor greater_equal(const Tensor& a, double b) { return compare<pointwise::GreaterEqual>(a, b); }
 
 namespace {
 
@@ -249,7 +249,8 @@ namespace {
 Tensor where_number(const Tensor& condition, const Tensor& x, double number, bool tensor_first) {
     check_bool("where", "condition", condition);
     check_devices("where", {{"condition", condition}, {"x", x}});
-    const DType dtype = std::isfinite(number) ? result_type(x, number) : divided(x.dtype());
+    const bool stays_bool = x.dtype() == DType::boolean && (number == 0 || number == 1);
+    const DType dtype = stays_bool ? DType::boolean : std::isfinite(number) ? result_type(x, number) : divided(x.dtype());
     check_holds("where", dtype, number);
     const Tensor y = Tensor::empty(broadcast("where", condition.shape(), x.shape()), dtype, x.device());
     if (tensor_first) kernels::where(condition, x, number, y);

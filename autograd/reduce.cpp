@@ -84,8 +84,10 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keep) {
 Tensor var(const Tensor& x, const Axes& axes, bool keep, bool unbiased) {
     check_floating("var", "x", x);
     const double n = double(Kept("var", x, axes).count());
-    const Tensor centred = sub(x, mean(x, axes, true));
-    return div(sum(square(centred), axes, keep), unbiased ? std::max(n - 1, 0.0) : n);
+    return in_f32(x, [&](const Tensor& x) {
+        const Tensor centred = sub(x, mean(x, axes, true));
+        return div(sum(square(centred), axes, keep), unbiased ? std::max(n - 1, 0.0) : n);
+    });
 }
 
 Tensor max(const Tensor& x, const Axes& axes, bool keep) { return extreme("max", Reduce::max, x, axes, keep); }
@@ -129,19 +131,22 @@ Tensor all(const Tensor& x, const Axes& axes, bool keep) { return bools("all", R
 Tensor logsumexp(const Tensor& x, const Axes& axes, bool keep) {
     check_floating("logsumexp", "x", x);
     const Kept kept("logsumexp", x, axes);
-    if (kept.count() == 0) return full(reduced_shape(x.shape(), kept.axes, keep), -INFINITY, x.dtype(), x.device());
-    // Shifted by the maximum; a row that is all -inf (or holds inf) is left unshifted.
-    const Tensor largest = max(detach(x), axes, true), shift = where(is_finite(largest), largest, 0);
-    const Tensor total = log(sum(exp(sub(x, shift)), axes, true));
-    const Tensor y = add(total, shift);
-    return keep ? y : reshape(y, reduced_shape(x.shape(), kept.axes, false));
+    if (kept.count() == 0)
+        return record("logsumexp", full(reduced_shape(x.shape(), kept.axes, keep), -INFINITY, x.dtype(), x.device()),
+                      wrt(x, [shape = x.shape()](const Tensor& g) { return zeros(shape, g.dtype(), g.device()); }));
+    return in_f32(x, [&](const Tensor& x) {
+        // Shifted by the maximum; a row that is all -inf (or holds inf) is left unshifted.
+        const Tensor largest = max(detach(x), axes, true), shift = where(is_finite(largest), largest, 0);
+        const Tensor y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
+        return keep ? y : reshape(y, reduced_shape(x.shape(), kept.axes, false));
+    });
 }
 
 Tensor norm(const Tensor& x, const Axes& axes, bool keep) {
     check_floating("norm", "x", x);
     const Tensor y = [&] {
         const NoGrad scope;
-        return sqrt(sum(square(x), axes, keep));
+        return in_f32(x, [&](const Tensor& x) { return sqrt(sum(square(x), axes, keep)); });
     }();
     return record("norm", y, wrt(x, [kept = Kept("norm", x, axes), x = saved(x)](const Tensor& g, const Tensor& y) {
                       const Tensor length = kept.unreduced(y);

@@ -37,6 +37,12 @@ struct Form {
     DType dtype;
 };
 
+/// f(x), computed in f32 where x is a 16-bit float, so that a composed op rounds to 16 bits once.
+template <class F>
+Tensor in_f32(const Tensor& x, F&& f) {
+    return size_of(x.dtype()) == 2 && is_floating(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
+}
+
 /// x's shape with the named axes set to 1, or dropped.
 Shape reduced_shape(const Shape& shape, const Axes& axes, bool keep);
 

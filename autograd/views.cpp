@@ -144,12 +144,12 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
         at += size;
     }
     if (parts.empty()) return parts;
-    return record_joint("split", parts, {x}, [axis, sizes, form = x.without_past()](std::span<const Tensor> gs) {
+    return record_joint("split", parts, {x}, [axis, sizes, shape = x.shape(), dtype = x.dtype(), device = x.device()](std::span<const Tensor> gs) {
         std::vector<Tensor> whole;
         for (std::size_t i = 0; i < gs.size(); ++i) {
-            Shape shape = form.shape();
-            shape[axis] = sizes[i];
-            whole.push_back(gs[i].defined() ? gs[i] : zeros(shape, form.dtype(), form.device()));
+            Shape part = shape;
+            part[axis] = sizes[i];
+            whole.push_back(gs[i].defined() ? gs[i] : zeros(part, dtype, device));
         }
         return std::vector<Tensor>{cat(whole, axis)};
     });

@@ -84,6 +84,7 @@ void forward_blocks(const Attention& a, const Sizes& n, std::int64_t b, std::int
     T *score = memory.part<T>(block_size * n.width), *factor = memory.part<T>((block_size + 15) * n.width);
     gather_rows<T>({a.k, b, h}, 0, most, T(1), keys);
     gather_rows<T>({a.v, b, h}, 0, most, T(1), values);
+    for (const Tensor& x : {a.q, a.k, a.v}) fetch_next_head<T>(x, b, h);
     const Head<T> out(y, b, h);
     Running<T> running;
     for (std::int64_t t = begin; t < end; t += block_size) {
@@ -140,6 +141,7 @@ struct Backward {
         const bool several = n.S > block_size;
         gather_rows<T>({a.k, b, h}, range.key, S, T(1), keys);
         gather_rows<T>({a.v, b, h}, range.key, S, T(1), values);
+        for (const Tensor& x : {a.q, a.k, a.v, g}) fetch_next_head<T>(x, b, h);
         std::fill_n(keys_slope, S * D, T(0));
         std::fill_n(values_slope, S * E, T(0));
         for (std::int64_t t = range.query; t < range.query_end; t += block_size) {

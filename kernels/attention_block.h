@@ -70,6 +70,16 @@ void gather_rows(const Head<const T>& x, std::int64_t first, std::int64_t count,
     }
 }
 
+/// Asks for the rows of the next head of a short sequence while this one is computed: a head's rows are short pieces far apart,
+/// which the processor does not foresee.
+template <class T>
+void fetch_next_head(const Tensor& x, std::int64_t b, std::int64_t h) {
+    if (h + 1 >= x.size(1) || x.size(2) > block_size) return;
+    const Head<const T> head(x, b, h + 1);
+    for (std::int64_t i = 0; i < head.rows; ++i)
+        for (std::int64_t d = 0; d < head.n; d += std::int64_t(64 / sizeof(T))) __builtin_prefetch(head.row(i) + d);
+}
+
 template <class T>
 void spread_rows(const T* from, std::int64_t count, T factor, const Head<T>& x, std::int64_t first) {
     const std::int64_t width = padded<T>(x.n);

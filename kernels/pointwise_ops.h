@@ -99,6 +99,8 @@ struct Equal { template <class T> static bool f(T a, T b) { return a == b; } };
 struct NotEqual { template <class T> static bool f(T a, T b) { return a != b; } };
 struct Less { template <class T> static bool f(T a, T b) { return a < b; } };
 struct LessEqual { template <class T> static bool f(T a, T b) { return a <= b; } };
+struct Greater { template <class T> static bool f(T a, T b) { return a > b; } };
+struct GreaterEqual { template <class T> static bool f(T a, T b) { return a >= b; } };
 struct And { template <class T> static bool f(T a, T b) { return (a != 0) & (b != 0); } };
 struct Or { template <class T> static bool f(T a, T b) { return (a != 0) | (b != 0); } };
 struct Xor { template <class T> static bool f(T a, T b) { return (a != 0) != (b != 0); } };
@@ -107,6 +109,6 @@ template <class... Ops> struct List {};
 using UnaryOps = List<Neg, Abs, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Sin, Cos, Tan, Tanh, Sigmoid, Silu,
                       Softplus, Erf, Sign, Floor, Ceil, Round, Relu, Gelu, GeluTanh>;
 using BinaryOps = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum>;
-using CompareOps = List<Equal, NotEqual, Less, LessEqual, And, Or, Xor>;
+using CompareOps = List<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, And, Or, Xor>;
 
 }  // namespace gradus::pointwise

@@ -131,7 +131,8 @@ int main(int argc, char** argv) {
     }
     if (!task) return 0;
     try {
-        const VaeRun run = task->trainer->run(stop);
+        Progress progress("training");
+        const VaeRun run = task->trainer->run(stop, progress);
         report(task->settings, *task->trainer, run);
         return run.stopped_by == "interrupt" ? interrupted : 0;
     } catch (const std::exception& error) {

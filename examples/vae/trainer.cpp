@@ -1,5 +1,6 @@
 #include "gradus/examples/vae/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -7,7 +8,6 @@
 #include "gradus/autograd/node.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/examples/common/jsonl.h"
-#include "gradus/examples/common/progress.h"
 
 namespace gradus::examples {
 
@@ -132,9 +132,8 @@ void VaeTrainer::write_pictures() const {
     write_curves(settings_.out / "curve.svg", history_);
 }
 
-VaeRun VaeTrainer::run(const std::atomic<bool>& stop) {
+VaeRun VaeTrainer::run(const std::atomic<bool>& stop, Progress& progress) {
     JsonLines log(settings_.out / "log.jsonl", !settings_.resume);
-    Progress progress("training");
     VaeRun report;
     std::int64_t last = settings_.epochs * loader_.batches();
     if (settings_.steps > 0) last = std::min(last, settings_.steps);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <string>
 
+#include "gradus/examples/common/progress.h"
 #include "gradus/examples/vae/report.h"
 #include "gradus/examples/vae/settings.h"
 #include "gradus/nn/checkpoint.h"
@@ -27,9 +28,9 @@ class VaeTrainer {
     /// outlive the trainer.
     VaeTrainer(const VaeSettings& settings, const Fashion& data);
 
-    /// Runs until a bound is reached or `stop` is set; the checkpoint is saved in every case. Throws gradus::Error,
-    /// leaving the last checkpoint as it is, when a loss is not finite.
-    VaeRun run(const std::atomic<bool>& stop);
+    /// Runs until a bound is reached or `stop` is set, and shows how far it is; the checkpoint is saved in every case.
+    /// Throws gradus::Error, leaving the last checkpoint as it is, when a loss is not finite.
+    VaeRun run(const std::atomic<bool>& stop, Progress& progress);
 
     /// One update by a batch (B, pixels); returns the terms before it.
     Terms step(const Tensor& images);

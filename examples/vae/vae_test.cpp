@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <sstream>
 #include <string>
 
 #include "gradus/autograd/node.h"
@@ -68,6 +69,15 @@ void write_part(const fs::path& folder, const std::string& part, const ImageSet&
                                                               std::string(set.pixels.begin(), set.pixels.end()));
     write_gzip(folder / (part + "-labels-idx1-ubyte.gz"),
                big_endian({0x801, set.size()}) + std::string(set.labels.begin(), set.labels.end()));
+}
+
+/// Runs with plain progress lines, one for every step, into `shown`.
+VaeRun run(VaeTrainer& trainer, const std::atomic<bool>& stop, std::string* shown = nullptr) {
+    std::ostringstream out;
+    Progress progress("training", out, {.interval = 0}, [] { return 0.0; });
+    VaeRun report = trainer.run(stop, progress);
+    if (shown) *shown = out.str();
+    return report;
 }
 
 void check_same_bits(const NamedTensors& a, const NamedTensors& b) {
@@ -179,7 +189,11 @@ TEST_CASE("a resumed run of the autoencoder ends with the same bits", "[examples
     const std::atomic<bool> never = false;
     const VaeSettings whole = small_settings(folder.path() / "whole");
     VaeTrainer straight(whole, data);
-    CHECK(straight.run(never).stopped_by == "epochs");
+    std::string shown;
+    CHECK(run(straight, never, &shown).stopped_by == "epochs");
+    CHECK(contains(shown, "training 15/15"));
+    CHECK(contains(shown, "epoch 3: test -ELBO"));
+    CHECK(contains(shown, "images/s"));
     CHECK(straight.steps() == 15);
     const Checkpoint expected = load_latest(whole.out);
 
@@ -188,8 +202,8 @@ TEST_CASE("a resumed run of the autoencoder ends with the same bits", "[examples
     for (const std::int64_t steps : {3, 5, 5, 12, 0}) {
         parts.steps = steps;
         VaeTrainer trainer(parts, data);
-        const VaeRun run = trainer.run(never);
-        CHECK(run.stopped_by == (steps > 0 ? "steps" : "epochs"));
+        const VaeRun part = run(trainer, never);
+        CHECK(part.stopped_by == (steps > 0 ? "steps" : "epochs"));
         parts.resume = true;
     }
     const Checkpoint resumed = load_latest(parts.out);
@@ -211,11 +225,11 @@ TEST_CASE("an interrupt saves the autoencoder where it stands", "[examples][vae]
     const Fashion data = synthetic();
     const TemporaryFolder folder;
     VaeSettings s = small_settings(folder.path());
-    const std::atomic<bool> at_once = true, never = false;
+    const std::atomic<bool> at_once = true;
     {
         VaeTrainer trainer(s, data);
         trainer.step(first_images(data.train, 16));
-        CHECK(trainer.run(at_once).stopped_by == "interrupt");
+        CHECK(run(trainer, at_once).stopped_by == "interrupt");
     }
     s.resume = true;
     VaeTrainer trainer(s, data);
@@ -228,7 +242,8 @@ TEST_CASE("a damaged checkpoint of the autoencoder is refused by name", "[exampl
     VaeSettings s = small_settings(folder.path());
     s.steps = 1;
     const std::atomic<bool> never = false;
-    VaeTrainer(s, data).run(never);
+    VaeTrainer trainer(s, data);
+    run(trainer, never);
     const fs::path file = folder.path() / "checkpoint-000001" / "model.safetensors";
     std::string bytes = read_file(file);
     bytes.back() = char(bytes.back() ^ 1);
