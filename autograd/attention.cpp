@@ -22,7 +22,8 @@ Tensor empty_heads(const Tensor& like, std::int64_t n) {
 void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
     for (const auto& [name, x] : {NamedTensor{"q", q}, NamedTensor{"k", k}, NamedTensor{"v", v}}) {
         check_floating(op, name, x);
-        check(x.rank() == 4, op, ": ", name, " must have the axes (batch, heads, positions, features): got ", x.shape());
+        check(x.rank() == 4, op, ": ", name, " must have the axes (batch, heads, positions, features): got ",
+              x.shape());
     }
     check(q.size(0) == k.size(0) && q.size(0) == v.size(0) && q.size(1) == k.size(1) && q.size(1) == v.size(1), op,
           ": batch and heads differ: q ", q.shape(), ", k ", k.shape(), ", v ", v.shape());
@@ -41,8 +42,8 @@ kernels::Attention arguments(const Tensor& q, const Tensor& k, const AttentionOp
     const Shape scores{q.size(0), q.size(1), q.size(2), k.size(2)};
     kernels::Attention a;
     if (options.mask.defined()) {
-        check(options.mask.dtype() == DType::boolean, op, ": mask must be bool (true = may be seen): got ", options.mask.dtype(),
-              ", pass numbers to be added to the scores as additive_mask");
+        check(options.mask.dtype() == DType::boolean, op, ": mask must be bool (true = may be seen): got ",
+              options.mask.dtype(), ", pass numbers to be added to the scores as additive_mask");
         a.mask = stretched_mask("mask", options.mask, scores);
     }
     if (options.additive_mask.defined()) {
@@ -53,21 +54,23 @@ kernels::Attention arguments(const Tensor& q, const Tensor& k, const AttentionOp
         if (a.additive.dtype() != q.dtype()) a.additive = cast(a.additive, q.dtype());
         a.additive = stretched_mask("additive_mask", a.additive, scores);
     }
-    check(options.dropout >= 0 && options.dropout <= 1, op, ": the dropout probability must lie in [0, 1]: got ", options.dropout);
+    check(options.dropout >= 0 && options.dropout <= 1, op, ": the dropout probability must lie in [0, 1]: got ",
+          options.dropout);
     a.causal = options.causal;
     a.scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(q.size(3)));
     a.dropout = options.dropout;
     if (a.dropout > 0 && a.dropout < 1) {
         a.draw = (options.generator ? *options.generator : default_generator()).next();
-        check(a.draw.samples == 0 || q.size(0) % a.draw.samples == 0, op, ": a batch of ", q.size(0), " does not fall into ",
-              a.draw.samples, " equal samples, as the open step scope wants");
+        check(a.draw.samples == 0 || q.size(0) % a.draw.samples == 0, op, ": a batch of ", q.size(0),
+              " does not fall into ", a.draw.samples, " equal samples, as the open step scope wants");
     }
     return a;
 }
 
 }  // namespace
 
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
     check_devices(op, {{"q", q}, {"k", k}, {"v", v}, {"mask", options.mask}, {"additive_mask", options.additive_mask}});
     check_shapes(q, k, v);
     DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
@@ -85,15 +88,14 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     kernels::attention(a, y, lse);
     // The rule keeps what the kernel read, with versions; their pasts are not needed, for it is first-order.
     const std::array<Saved, 5> kept{saved(a.q), saved(a.k), saved(a.v), saved(a.mask), saved(a.additive)};
-    return record_joint(op, y, {query, key, value},
-                        [a, kept, y = saved(y), lse](std::span<const Tensor> gradients) {
-                            first_order_only(op);
-                            for (const Saved& operand : kept) operand();  // throws where one was modified meanwhile
-                            const Tensor gq = empty_heads(a.q, a.q.size(3)), gk = empty_heads(a.k, a.k.size(3));
-                            const Tensor gv = empty_heads(a.v, a.v.size(3));
-                            kernels::attention_backward(a, y(), lse, dense_rows(gradients[0]), gq, gk, gv);
-                            return std::vector<Tensor>{gq, gk, gv};
-                        });
+    return record_joint(op, y, {query, key, value}, [a, kept, y = saved(y), lse](std::span<const Tensor> gradients) {
+        first_order_only(op);
+        for (const Saved& operand : kept) operand();  // throws where one was modified meanwhile
+        const Tensor gq = empty_heads(a.q, a.q.size(3)), gk = empty_heads(a.k, a.k.size(3));
+        const Tensor gv = empty_heads(a.v, a.v.size(3));
+        kernels::attention_backward(a, y(), lse, dense_rows(gradients[0]), gq, gk, gv);
+        return std::vector<Tensor>{gq, gk, gv};
+    });
 }
 
 }  // namespace gradus

@@ -1,6 +1,6 @@
 // Dropout and its rule, which draws the same mask again.
-#include "gradus/autograd/rules.h"
 #include "gradus/kernels/dropout.h"
+#include "gradus/autograd/rules.h"
 
 namespace gradus {
 namespace {
@@ -14,8 +14,8 @@ Tensor drop(const Tensor& x, double p, const Draw& draw) {
 
 }  // namespace
 
-/// A draw is taken from the generator exactly when training and 0 < p < 1. p counts in steps of 1/65536 (the 16-bit lanes of
-/// Philox); without training, and for p = 0, the result is x itself.
+/// A draw is taken from the generator exactly when training and 0 < p < 1. p counts in steps of 1/65536 (the 16-bit
+/// lanes of Philox); without training, and for p = 0, the result is x itself.
 Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
     check_floating("dropout", "x", x);
     check(p >= 0 && p <= 1, "dropout: the probability must lie in [0, 1]: got ", p);

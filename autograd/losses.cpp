@@ -34,13 +34,15 @@ Tensor class_rows(const Tensor& x) {
 void check_logits(const char* op, const Tensor& x, const Tensor& targets, const CrossEntropyOptions& options) {
     check_devices(op, {{"logits", x}, {"targets", targets}, {"class_weights", options.class_weights}});
     check_floating(op, "logits", x);
-    check(x.rank() >= 2 && x.size(1) > 0, op, ": logits must be (N, C) or (N, C, …) with at least one class: got ", x.shape());
-    check(options.label_smoothing >= 0 && options.label_smoothing <= 1, op, ": label_smoothing must lie in [0, 1]: got ",
-          options.label_smoothing);
+    check(x.rank() >= 2 && x.size(1) > 0, op, ": logits must be (N, C) or (N, C, …) with at least one class: got ",
+          x.shape());
+    check(options.label_smoothing >= 0 && options.label_smoothing <= 1, op,
+          ": label_smoothing must lie in [0, 1]: got ", options.label_smoothing);
     const Tensor& w = options.class_weights;
     if (!w.defined()) return;
     check_floating(op, "class_weights", w);
-    check(w.shape() == Shape{x.size(1)}, op, ": class_weights must have one weight a class, ", Shape{x.size(1)}, ": got ", w.shape());
+    check(w.shape() == Shape{x.size(1)}, op, ": class_weights must have one weight a class, ", Shape{x.size(1)},
+          ": got ", w.shape());
     check(!recording(w), op, ": class_weights have no gradient: detach them");
 }
 
@@ -57,15 +59,16 @@ Rows class_targets(const char* op, const Tensor& logits, const Tensor& targets, 
     Rows rows;
     rows.outer = logits.shape();
     rows.outer.erase(1);
-    check(targets.dtype() == DType::i64 || targets.dtype() == DType::i32, op, ": targets must be i64 or i32 class numbers: got ",
-          targets.dtype(), " of shape ", targets.shape());
-    check(targets.shape() == rows.outer, op, ": targets must be ", rows.outer, " for logits of ", logits.shape(), ": got ",
-          targets.shape());
+    check(targets.dtype() == DType::i64 || targets.dtype() == DType::i32, op,
+          ": targets must be i64 or i32 class numbers: got ", targets.dtype(), " of shape ", targets.shape());
+    check(targets.shape() == rows.outer, op, ": targets must be ", rows.outer, " for logits of ", logits.shape(),
+          ": got ", targets.shape());
     const DType dtype = is_half(logits) ? DType::f32 : logits.dtype();
     rows.x = class_rows(in_dtype(logits, dtype));
     const NoGrad scope;
     rows.targets.ids = reshape(contiguous(in_dtype(targets, DType::i64)), {targets.numel()});
-    if (options.class_weights.defined()) rows.targets.weights = contiguous(in_dtype(options.class_weights, dtype)).without_past();
+    if (options.class_weights.defined())
+        rows.targets.weights = contiguous(in_dtype(options.class_weights, dtype)).without_past();
     rows.targets.smoothing = options.label_smoothing;
     rows.targets.ignore = options.ignore_index;
     const std::int64_t bad = kernels::find_bad_target(rows.targets, logits.size(1));
@@ -91,7 +94,8 @@ Tensor reduced(const Tensor& losses, const Shape& outer, Reduction reduction, do
     return reduction == Reduction::sum ? total : div(total, divisor);
 }
 
-/// With everything ignored the divisor is 0: the loss is NaN, but its gradient is exactly zero, whatever it is scaled by.
+/// With everything ignored the divisor is 0: the loss is NaN, but its gradient is exactly zero, whatever it is scaled
+/// by.
 double slope_factor(Reduction reduction, double divisor) {
     return reduction == Reduction::mean && divisor != 0 ? 1 / divisor : 1;
 }
@@ -122,11 +126,12 @@ Tensor cross_entropy_rows(const char* op, const Rows& rows, Reduction reduction,
 }
 
 /// Targets that are a distribution over the classes: made of ops, so that they may have gradients too.
-Tensor distribution_loss(const char* op, const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options,
-                         Reduction reduction) {
+Tensor distribution_loss(const char* op, const Tensor& logits, const Tensor& targets,
+                         const CrossEntropyOptions& options, Reduction reduction) {
     check_logits(op, logits, targets, options);
-    check(targets.shape() == logits.shape(), op, ": floating targets are probabilities of the logits' shape: got ", targets.dtype(),
-          " ", targets.shape(), " for logits of ", logits.shape(), "; class numbers must be i64 or i32");
+    check(targets.shape() == logits.shape(), op, ": floating targets are probabilities of the logits' shape: got ",
+          targets.dtype(), " ", targets.shape(), " for logits of ", logits.shape(),
+          "; class numbers must be i64 or i32");
     check(options.ignore_index < 0, op, ": ignore_index = ", options.ignore_index,
           " has no meaning with targets that are probabilities: leave it out");
     const DType dtype = is_half(logits) ? DType::f32 : logits.dtype();
@@ -166,7 +171,8 @@ LossSum cross_entropy_sum(const Tensor& logits, const Tensor& targets, const Cro
 
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, const CrossEntropyOptions& options) {
     constexpr const char* op = "nll_loss";
-    check(options.label_smoothing == 0, op, ": has no label smoothing, cross_entropy has: got ", options.label_smoothing);
+    check(options.label_smoothing == 0, op, ": has no label smoothing, cross_entropy has: got ",
+          options.label_smoothing);
     const Rows rows = class_targets(op, log_probabilities, targets, options);
     const Tensor& x = rows.x;
     const double divisor = options.reduction == Reduction::mean ? rows.divisor() : 1;
@@ -174,17 +180,18 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, const Cr
     kernels::nll(x, rows.targets, losses);
     const double factor = slope_factor(options.reduction, divisor);
     const Tensor form = Tensor::empty({0}, x.dtype(), x.device());
-    const Tensor loss = record(op, reduced(losses, rows.outer, options.reduction, divisor),
-                               wrt(x, [shape = x.shape(), form, targets = rows.targets, factor](const Tensor& gradient) {
-                                   const Tensor g = row_gradient(gradient, factor);
-                                   const Tensor gx = Tensor::empty(shape, form.dtype(), form.device());
-                                   if (grad_enabled()) {
-                                       kernels::target_rows(targets, gx);
-                                       return neg(mul(as_column(g), gx));
-                                   }
-                                   kernels::nll_backward(targets, g, gx);
-                                   return gx;
-                               }));
+    const Tensor loss =
+        record(op, reduced(losses, rows.outer, options.reduction, divisor),
+               wrt(x, [shape = x.shape(), form, targets = rows.targets, factor](const Tensor& gradient) {
+                   const Tensor g = row_gradient(gradient, factor);
+                   const Tensor gx = Tensor::empty(shape, form.dtype(), form.device());
+                   if (grad_enabled()) {
+                       kernels::target_rows(targets, gx);
+                       return neg(mul(as_column(g), gx));
+                   }
+                   kernels::nll_backward(targets, g, gx);
+                   return gx;
+               }));
     return in_dtype(loss, log_probabilities.dtype());
 }
 

@@ -1,7 +1,7 @@
 // Ops over rows and their rules: softmax and its kin, layer norm, RMS norm.
 //
-// First-order rules are fused kernels; while the backward pass is itself being recorded a rule is made of ops instead, so that it
-// can be differentiated again.
+// First-order rules are fused kernels; while the backward pass is itself being recorded a rule is made of ops instead,
+// so that it can be differentiated again.
 #include "gradus/autograd/rules.h"
 #include "gradus/kernels/rowwise.h"
 
@@ -34,7 +34,8 @@ Tensor softmax(const Tensor& x, int axis) {
     return along_axis("softmax", x, axis, [](const Tensor& rows) {
         const Tensor y = Tensor::empty_like(rows);
         kernels::softmax(rows, y);
-        return record("softmax", y, wrt(rows, [](const Tensor& g, const Tensor& result) { return softmax_slope(g, result, false); }));
+        return record("softmax", y,
+                      wrt(rows, [](const Tensor& g, const Tensor& result) { return softmax_slope(g, result, false); }));
     });
 }
 
@@ -43,11 +44,11 @@ Tensor log_softmax(const Tensor& x, int axis) {
         const Tensor y = Tensor::empty_like(rows);
         kernels::log_softmax(rows, y);
         return record("log_softmax", y, wrt(rows, [](const Tensor& g, const Tensor& result) {
-            if (grad_enabled()) return sub(g, mul(exp(result), sum(g, {-1}, true)));
-            const Tensor gx = Tensor::empty_like(result);
-            kernels::log_softmax_backward(contiguous(g), result, gx);
-            return gx;
-        }));
+                          if (grad_enabled()) return sub(g, mul(exp(result), sum(g, {-1}, true)));
+                          const Tensor gx = Tensor::empty_like(result);
+                          kernels::log_softmax_backward(contiguous(g), result, gx);
+                          return gx;
+                      }));
     });
 }
 
@@ -94,7 +95,8 @@ struct Norm {
         const Tensor h = weight.defined() ? mul(g, weight) : g;
         Tensor gx = sub(h, mul(hat, mean(mul(h, hat), axes, true)));
         if (centred) gx = sub(gx, mean(h, axes, true));
-        return {mul(gx, rstd), weight.defined() ? sum_to(mul(g, hat), shape) : Tensor(), with_bias ? sum_to(g, shape) : Tensor()};
+        return {mul(gx, rstd), weight.defined() ? sum_to(mul(g, hat), shape) : Tensor(),
+                with_bias ? sum_to(g, shape) : Tensor()};
     }
 };
 
@@ -106,15 +108,16 @@ Tensor norm_rows(const Norm& norm, const Tensor& x, const Tensor& weight, const 
     const Tensor mean = norm.centred ? Tensor::empty({count}, x.dtype(), x.device()) : Tensor();
     kernels::row_norm(rows, w, b, norm.eps, norm.centred, y, mean, rstd);
     const bool want_x = recording(rows), want_w = w.defined() && recording(w), want_b = b.defined() && recording(b);
-    return record_joint(norm.op, y, {rows, w, b},
-                        [=, x = saved(rows), weight = saved(w)](std::span<const Tensor> gradients) -> std::vector<Tensor> {
-                            if (grad_enabled()) return norm.slopes(gradients[0], x(), weight(), want_b);
-                            const auto like = [](const Tensor& t, bool wanted) { return wanted ? Tensor::empty_like(t) : Tensor(); };
-                            const Tensor gx = like(x(), want_x), gw = like(weight(), want_w);
-                            const Tensor gb = want_b ? Tensor::empty(norm.shape, x().dtype(), x().device()) : Tensor();
-                            kernels::row_norm_backward(contiguous(gradients[0]), x(), weight(), mean, rstd, gx, gw, gb);
-                            return {gx, gw, gb};
-                        });
+    return record_joint(
+        norm.op, y, {rows, w, b},
+        [=, x = saved(rows), weight = saved(w)](std::span<const Tensor> gradients) -> std::vector<Tensor> {
+            if (grad_enabled()) return norm.slopes(gradients[0], x(), weight(), want_b);
+            const auto like = [](const Tensor& t, bool wanted) { return wanted ? Tensor::empty_like(t) : Tensor(); };
+            const Tensor gx = like(x(), want_x), gw = like(weight(), want_w);
+            const Tensor gb = want_b ? Tensor::empty(norm.shape, x().dtype(), x().device()) : Tensor();
+            kernels::row_norm_backward(contiguous(gradients[0]), x(), weight(), mean, rstd, gx, gw, gb);
+            return {gx, gw, gb};
+        });
 }
 
 /// Checks the operands, then goes through f32 for 16-bit floats.
@@ -127,8 +130,9 @@ Tensor normalised(const char* op, bool centred, const Tensor& x, const Tensor& w
     Norm norm{op, eps, centred, {}, {}};
     for (int i = x.rank() - count; i < x.rank(); ++i) norm.axes.push_back(i), norm.shape.push_back(x.size(i));
     for (const Tensor& t : {weight, bias})
-        check(!t.defined() || t.shape() == norm.shape, op, ": weight and bias must have the sizes of x's last axes: ",
-              t.defined() ? t.shape() : Shape(), " for x of ", x.shape());
+        check(!t.defined() || t.shape() == norm.shape, op,
+              ": weight and bias must have the sizes of x's last axes: ", t.defined() ? t.shape() : Shape(),
+              " for x of ", x.shape());
     check(eps >= 0, op, ": eps must not be negative: got ", eps);
     const DType dtype = is_half(x) ? DType::f32 : x.dtype();
     const auto as = [](const Tensor& t, DType to) { return !t.defined() || t.dtype() == to ? t : cast(t, to); };

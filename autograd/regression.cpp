@@ -4,7 +4,8 @@
 namespace gradus {
 namespace {
 
-/// x and target in the dtype of x; a target that only fits by broadcasting is refused, for that is nearly always a mistake.
+/// x and target in the dtype of x; a target that only fits by broadcasting is refused, for that is nearly always a
+/// mistake.
 Tensor checked_target(const char* op, const Tensor& x, const Tensor& target) {
     check_devices(op, {{"x", x}, {"target", target}});
     check_floating(op, "x", x);
@@ -42,13 +43,13 @@ Tensor bce_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
         const Tensor seen = maximum(log(x), -100), unseen = maximum(log1p(neg(x)), -100);
         losses = neg(add(mul(t, seen), mul(sub(1, t), unseen)));
     }
-    losses = record("bce_loss", losses,
-                    wrt(x, [x = saved(x), t = saved(t)](const Tensor& g) {
-                        return div(mul(g, sub(x(), t())), maximum(mul(x(), sub(1, x())), 1e-12));
-                    }),
-                    wrt(t, [x = saved(x)](const Tensor& g) {
-                        return mul(g, sub(maximum(log1p(neg(x())), -100), maximum(log(x()), -100)));
-                    }));
+    losses = record(
+        "bce_loss", losses,
+        wrt(x, [x = saved(x), t = saved(t)](
+                   const Tensor& g) { return div(mul(g, sub(x(), t())), maximum(mul(x(), sub(1, x())), 1e-12)); }),
+        wrt(t, [x = saved(x)](const Tensor& g) {
+            return mul(g, sub(maximum(log1p(neg(x())), -100), maximum(log(x()), -100)));
+        }));
     return reduce(losses, reduction);
 }
 

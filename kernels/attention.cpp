@@ -13,7 +13,12 @@ using math::k, math::select;
 struct Sizes {
     std::int64_t B, H, T, S, D, E, width;
     explicit Sizes(const Attention& a)
-        : B(a.q.size(0)), H(a.q.size(1)), T(a.q.size(2)), S(a.k.size(2)), D(a.q.size(3)), E(a.v.size(3)),
+        : B(a.q.size(0)),
+          H(a.q.size(1)),
+          T(a.q.size(2)),
+          S(a.k.size(2)),
+          D(a.q.size(3)),
+          E(a.v.size(3)),
           width((std::min(T, block_size) + 15) / 16 * 16) {}
     /// Keys below this one may be seen by a query below `query_end`.
     std::int64_t key_end(const Attention& a, std::int64_t query_end) const {
@@ -21,7 +26,8 @@ struct Sizes {
     }
     std::int64_t query_blocks() const { return (T + block_size - 1) / block_size; }
     std::int64_t key_blocks() const { return (S + block_size - 1) / block_size; }
-    /// Heads are split over the cores, also in blocks where there are few heads: the bits of a result do not depend on it.
+    /// Heads are split over the cores, also in blocks where there are few heads: the bits of a result do not depend on
+    /// it.
     bool few_heads() const { return B * H < thread_count() && (T > block_size || S > block_size); }
     std::int64_t grain(std::int64_t tasks_of_a_head) const {
         return std::max<std::int64_t>(1, 200000 * tasks_of_a_head / std::max<std::int64_t>(1, T * S * (D + E)));
@@ -42,7 +48,8 @@ struct Running {
         std::fill_n(top, block_size, T(-INFINITY));
         std::fill_n(sum, block_size, T(0));
     }
-    /// Scores become weights e^(score - maximum), times the factors of dropout; `shrink` is what older results are to be scaled by.
+    /// Scores become weights e^(score - maximum), times the factors of dropout; `shrink` is what older results are to
+    /// be scaled by.
     void add(const Block& at, T* score, const T* factor) {
         using V = Pack<T>;
         const auto larger = [](const V& x, const V& y) { return select(x > y, x, y); };
@@ -73,8 +80,8 @@ struct Running {
 };
 
 template <class T>
-void forward_blocks(const Attention& a, const Sizes& n, std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end,
-                    const Tensor& y, T* lse) {
+void forward_blocks(const Attention& a, const Sizes& n, std::int64_t b, std::int64_t h, std::int64_t begin,
+                    std::int64_t end, const Tensor& y, T* lse) {
     const std::int64_t D = padded<T>(n.D), E = padded<T>(n.E), most = n.key_end(a, end);
     Scratch& memory = scratch();
     const std::int64_t count = most * (D + E) + block_size * (D + E) + D * n.width + (2 * block_size + 15) * n.width;
@@ -84,7 +91,6 @@ void forward_blocks(const Attention& a, const Sizes& n, std::int64_t b, std::int
     T *score = memory.part<T>(block_size * n.width), *factor = memory.part<T>((block_size + 15) * n.width);
     gather_rows<T>({a.k, b, h}, 0, most, T(1), keys);
     gather_rows<T>({a.v, b, h}, 0, most, T(1), values);
-    for (const Tensor& x : {a.q, a.k, a.v}) fetch_next_head<T>(x, b, h);
     const Head<T> out(y, b, h);
     Running<T> running;
     for (std::int64_t t = begin; t < end; t += block_size) {
@@ -96,14 +102,17 @@ void forward_blocks(const Attention& a, const Sizes& n, std::int64_t b, std::int
         if (last == 0) std::fill_n(sum, block_size * E, T(0));
         for (at.key = 0; at.key < last; at.key += block_size) {
             at.keys = std::min(block_size, last - at.key);
-            small_product<T>({keys + at.key * D, D, 1}, across, n.width, score, n.width, at.keys, n.width / lanes<T>, n.D, false);
+            small_product<T>({keys + at.key * D, D, 1}, across, n.width, score, n.width, at.keys, n.width / lanes<T>,
+                             n.D, false);
             hide(a, at, score);
             if (a.dropout > 0) draw_factors(a, at, factor);
             running.add(at, score, a.dropout > 0 ? factor : nullptr);
             if (at.key > 0)
                 for (std::int64_t i = 0; i < at.queries; ++i)
-                    for (std::int64_t e = 0; e < E; e += lanes<T>) store(sum + i * E + e, load(sum + i * E + e) * running.shrink[i]);
-            small_product<T>({score, 1, n.width}, values + at.key * E, E, sum, E, at.queries, E / lanes<T>, at.keys, at.key > 0);
+                    for (std::int64_t e = 0; e < E; e += lanes<T>)
+                        store(sum + i * E + e, load(sum + i * E + e) * running.shrink[i]);
+            small_product<T>({score, 1, n.width}, values + at.key * E, E, sum, E, at.queries, E / lanes<T>, at.keys,
+                             at.key > 0);
         }
         for (std::int64_t i = 0; i < at.queries; ++i) {
             const T total = running.sum[i];
@@ -133,7 +142,8 @@ struct Backward {
         memory.open(std::size_t(count) * sizeof(T), 12);
         T *keys = memory.part<T>(S * D), *values = memory.part<T>(S * E);
         T *keys_slope = memory.part<T>(S * D), *values_slope = memory.part<T>(S * E);
-        T *q = memory.part<T>(block_size * D), *q_across = memory.part<T>(D * W), *q_slope = memory.part<T>(block_size * D);
+        T *q = memory.part<T>(block_size * D), *q_across = memory.part<T>(D * W),
+          *q_slope = memory.part<T>(block_size * D);
         T *d = memory.part<T>(block_size * E), *d_across = memory.part<T>(E * W);
         T *weight = memory.part<T>(block_size * W), *slope = memory.part<T>(block_size * W);
         T* factor = memory.part<T>((block_size + 15) * W);
@@ -141,7 +151,6 @@ struct Backward {
         const bool several = n.S > block_size;
         gather_rows<T>({a.k, b, h}, range.key, S, T(1), keys);
         gather_rows<T>({a.v, b, h}, range.key, S, T(1), values);
-        for (const Tensor& x : {a.q, a.k, a.v, g}) fetch_next_head<T>(x, b, h);
         std::fill_n(keys_slope, S * D, T(0));
         std::fill_n(values_slope, S * E, T(0));
         for (std::int64_t t = range.query; t < range.query_end; t += block_size) {
@@ -165,11 +174,14 @@ struct Backward {
                 if (a.dropout > 0) draw_factors(a, at, factor);
                 score_slopes(at, shift, several ? dot : nullptr, a.dropout > 0 ? factor : nullptr, weight, slope);
                 if (range.keys) {
-                    small_product<T>({weight, W, 1}, d, E, values_slope + key * E, E, at.keys, E / lanes<T>, at.queries, true);
-                    small_product<T>({slope, W, 1}, q, D, keys_slope + key * D, D, at.keys, D / lanes<T>, at.queries, true);
+                    small_product<T>({weight, W, 1}, d, E, values_slope + key * E, E, at.keys, E / lanes<T>, at.queries,
+                                     true);
+                    small_product<T>({slope, W, 1}, q, D, keys_slope + key * D, D, at.keys, D / lanes<T>, at.queries,
+                                     true);
                 }
                 if (range.queries)
-                    small_product<T>({slope, 1, W}, keys + key * D, D, q_slope, D, at.queries, D / lanes<T>, at.keys, true);
+                    small_product<T>({slope, 1, W}, keys + key * D, D, q_slope, D, at.queries, D / lanes<T>, at.keys,
+                                     true);
             }
             if (range.queries) spread_rows(q_slope, at.queries, T(a.scale), Head<T>(gq, b, h), t);
         }
@@ -193,8 +205,8 @@ struct Backward {
         }
     }
 
-    /// Scores become (dropped) weights, slopes of weights become slopes of scores. Where a block holds all keys, `dot` is null: it
-    /// is added up here, which saves reading y.
+    /// Scores become (dropped) weights, slopes of weights become slopes of scores. Where a block holds all keys, `dot`
+    /// is null: it is added up here, which saves reading y.
     static void score_slopes(const Block& at, const T* shift, const T* dot, const T* factor, T* weight, T* slope) {
         using V = Pack<T>;
         for (std::int64_t i = 0; i < at.width; i += lanes<T>) {
@@ -232,8 +244,10 @@ void attention(const Attention& a, const Tensor& y, const Tensor& lse) {
             }
         });
     };
-    if (a.q.dtype() == DType::f64) run(double());
-    else run(float());
+    if (a.q.dtype() == DType::f64)
+        run(double());
+    else
+        run(float());
 }
 
 void attention_backward(const Attention& a, const Tensor& y, const Tensor& lse, const Tensor& g, const Tensor& gq,
@@ -251,15 +265,19 @@ void attention_backward(const Attention& a, const Tensor& y, const Tensor& lse, 
                     // With few heads queries and keys are visited apart, at the price of computing the scores twice.
                     range.queries = part < by_query, range.keys = !range.queries;
                     const std::int64_t from = (range.queries ? part : part - by_query) * block_size;
-                    if (range.queries) range.query = from, range.query_end = std::min(n.T, from + block_size);
-                    else range.key = from, range.key_end = std::min(n.S, from + block_size);
+                    if (range.queries)
+                        range.query = from, range.query_end = std::min(n.T, from + block_size);
+                    else
+                        range.key = from, range.key_end = std::min(n.S, from + block_size);
                 }
                 work.head(head / n.H, head % n.H, range);
             }
         });
     };
-    if (a.q.dtype() == DType::f64) run(double());
-    else run(float());
+    if (a.q.dtype() == DType::f64)
+        run(double());
+    else
+        run(float());
 }
 
 }  // namespace gradus::kernels::cpu

@@ -1,7 +1,8 @@
-// Fused attention: scores, masks, softmax, dropout and values in blocks that stay in the cache; nothing of size T x S is kept.
+// Fused attention: scores, masks, softmax, dropout and values in blocks that stay in the cache; nothing of size T x S
+// is kept.
 //
-// Dao, Fu, Ermon, Rudra, Ré: "FlashAttention" (NeurIPS 2022), here with keys along rows and queries along lanes, so that a row's
-// maximum and sum need no work across lanes.
+// Dao, Fu, Ermon, Rudra, Ré: "FlashAttention" (NeurIPS 2022), here with keys along rows and queries along lanes, so
+// that a row's maximum and sum need no work across lanes.
 #pragma once
 
 #include "gradus/core/random.h"
@@ -10,7 +11,8 @@
 
 namespace gradus::kernels {
 
-/// q (B, H, T, D), k (B, H, S, D), v (B, H, S, E) of one dtype, f32 or f64, any strides as long as the last axis lies densely.
+/// q (B, H, T, D), k (B, H, S, D), v (B, H, S, E) of one dtype, f32 or f64, any strides as long as the last axis lies
+/// densely.
 struct Attention {
     Tensor q, k, v;
     Tensor mask;      ///< bool of shape (B, H, T, S), any strides, true = may be seen; or undefined
@@ -27,13 +29,14 @@ void attention_backward(const Attention& a, const Tensor& y, const Tensor& lse, 
                         const Tensor& gk, const Tensor& gv);
 }  // namespace cpu
 
-/// y (B, H, T, E), the last axis dense, and lse (B, H, T) row-major: log Σ e^score of each query, +inf where it sees nothing.
+/// y (B, H, T, E), the last axis dense, and lse (B, H, T) row-major: log Σ e^score of each query, +inf where it sees
+/// nothing.
 inline void attention(const Attention& a, const Tensor& y, const Tensor& lse) {
     dispatch("scaled_dot_product_attention", a.q.device(), cpu::attention, a, y, lse);
 }
 /// The gradients of q, k, v from g = dL/dy; all with a dense last axis.
-inline void attention_backward(const Attention& a, const Tensor& y, const Tensor& lse, const Tensor& g, const Tensor& gq,
-                               const Tensor& gk, const Tensor& gv) {
+inline void attention_backward(const Attention& a, const Tensor& y, const Tensor& lse, const Tensor& g,
+                               const Tensor& gq, const Tensor& gk, const Tensor& gv) {
     dispatch("scaled_dot_product_attention", a.q.device(), cpu::attention_backward, a, y, lse, g, gq, gk, gv);
 }
 

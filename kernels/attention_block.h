@@ -1,4 +1,5 @@
-// One block of attention: up to 64 queries along lanes, up to 64 keys along rows, and what hides or drops a score in it.
+// One block of attention: up to 64 queries along lanes, up to 64 keys along rows, and what hides or drops a score in
+// it.
 #pragma once
 
 #include <algorithm>
@@ -51,12 +52,16 @@ struct Head {
     Head() = default;
     Head(const Tensor& x, std::int64_t b, std::int64_t h)
         : data(x.data<std::remove_const_t<T>>() + b * x.strides()[0] + h * x.strides()[1]),
-          rows(x.size(2)), n(x.size(3)), stride(x.strides()[2]) {}
+          rows(x.size(2)),
+          n(x.size(3)),
+          stride(x.strides()[2]) {}
     T* row(std::int64_t i) const { return data + i * stride; }
 };
 
 template <class T>
-std::int64_t padded(std::int64_t n) { return (n + lanes<T> - 1) / lanes<T> * lanes<T>; }
+std::int64_t padded(std::int64_t n) {
+    return (n + lanes<T> - 1) / lanes<T> * lanes<T>;
+}
 
 /// Rows of a head, times factor, side by side; each is filled up with zeros to whole packs.
 template <class T>
@@ -68,16 +73,6 @@ void gather_rows(const Head<const T>& x, std::int64_t first, std::int64_t count,
         for (; d + lanes<T> <= x.n; d += lanes<T>) store(to + d, load(row + d) * factor);
         if (d < x.n) store(to + d, load_part(row + d, int(x.n - d)) * factor);
     }
-}
-
-/// Asks for the rows of the next head of a short sequence while this one is computed: a head's rows are short pieces far apart,
-/// which the processor does not foresee.
-template <class T>
-void fetch_next_head(const Tensor& x, std::int64_t b, std::int64_t h) {
-    if (h + 1 >= x.size(1) || x.size(2) > block_size) return;
-    const Head<const T> head(x, b, h + 1);
-    for (std::int64_t i = 0; i < head.rows; ++i)
-        for (std::int64_t d = 0; d < head.n; d += std::int64_t(64 / sizeof(T))) __builtin_prefetch(head.row(i) + d);
 }
 
 template <class T>
@@ -93,8 +88,8 @@ void spread_rows(const T* from, std::int64_t count, T factor, const Head<T>& x, 
 
 /// A block of scores: score(key j, query i) at [j * width + i].
 struct Block {
-    std::int64_t b, h;                    // which head
-    std::int64_t query, queries, width;   // first, how many, lanes they fill (a multiple of 16)
+    std::int64_t b, h;                   // which head
+    std::int64_t query, queries, width;  // first, how many, lanes they fill (a multiple of 16)
     std::int64_t key, keys;
 };
 
@@ -104,7 +99,8 @@ void hide(const Attention& a, const Block& at, T* score) {
     const Pack<T> low = math::k<Pack<T>>(-INFINITY);
     if (a.mask.defined()) {
         const Strides& s = a.mask.strides();
-        const auto* seen = static_cast<const std::uint8_t*>(a.mask.address()) + at.b * s[0] + at.h * s[1] + at.query * s[2] + at.key * s[3];
+        const auto* seen = static_cast<const std::uint8_t*>(a.mask.address()) + at.b * s[0] + at.h * s[1] +
+                           at.query * s[2] + at.key * s[3];
         for (std::int64_t j = 0; j < at.keys; ++j) {
             T* row = score + j * at.width;
             const std::uint8_t* p = seen + j * s[3];
@@ -139,20 +135,21 @@ void hide(const Attention& a, const Block& at, T* score) {
     }
 }
 
-/// factor(key j, query i): 1 / (1 - p) where the weight is kept, 0 where it is dropped. `factor` has room for 15 more rows.
-/// A weight's element number in its sample is ((h T + t) S + s), or with B / samples batches a sample, counted through them.
+/// factor(key j, query i): 1 / (1 - p) where the weight is kept, 0 where it is dropped. `factor` has room for 15 more
+/// rows. A weight's element number in its sample is ((h T + t) S + s), or with B / samples batches a sample, counted
+/// through them.
 template <class T>
 void draw_factors(const Attention& a, const Block& at, T* factor) {
     const std::int64_t B = a.q.size(0), H = a.q.size(1), queries = a.q.size(2), keys = a.k.size(2);
     const std::int64_t per_sample = a.draw.samples == 0 ? B : B / a.draw.samples;
     const std::uint32_t sample = std::uint32_t(a.draw.first_sample + at.b / per_sample);
-    const std::uint64_t start =
-        std::uint64_t((((at.b % per_sample) * H + at.h) * queries + at.query) * keys + at.key);
+    const std::uint64_t start = std::uint64_t((((at.b % per_sample) * H + at.h) * queries + at.query) * keys + at.key);
     const std::int32_t threshold = std::int32_t(dropout_threshold(a.dropout));
     const T scale = a.dropout < 1 ? T(1 / (1 - a.dropout)) : T(0);
     const bool aligned = keys % 8 == 0 && start % 8 == 0;
     for (std::int64_t i = 0; i < at.width; i += 16) {
-        // Lane r draws for query i + r. Each query's row starts at another place of its first block: `shift` rows too early.
+        // Lane r draws for query i + r. Each query's row starts at another place of its first block: `shift` rows too
+        // early.
         std::int32_t shift[16];
         std::uint64_t block[16];
         for (int r = 0; r < 16; ++r) {
@@ -177,12 +174,20 @@ void draw_factors(const Attention& a, const Block& at, T* factor) {
         }
         if (aligned) continue;
         // Moves each lane up by its shift, bit by bit, so that row j is key j again.
-        for (std::int32_t bit = 4, rows = 7; bit > 0; rows -= bit, bit /= 2)
+        i32x16 shifts;
+        std::memcpy(&shifts, shift, sizeof shifts);
+        for (std::int32_t bit = 4, rows = 7; bit > 0; rows -= bit, bit /= 2) {
+            const i32x16 moved = (shifts & bit) != 0;
             for (std::int64_t j = 0; j < at.keys + rows - bit; ++j) {
                 T* to = factor + j * at.width + i;
                 const T* from = to + bit * at.width;
-                for (int r = 0; r < 16; ++r) to[r] = (shift[r] & bit) ? from[r] : to[r];
+                if constexpr (std::is_same_v<T, float>) {
+                    store(to, math::select(moved, load(from), load(to)));
+                } else {
+                    for (int r = 0; r < 16; ++r) to[r] = moved[r] ? from[r] : to[r];
+                }
             }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include "gradus/kernels/parallel.h"
 #include "gradus/kernels/philox_lanes.h"
+#include "gradus/kernels/zip.h"
 
 namespace gradus::kernels::cpu {
 namespace {
@@ -12,12 +13,14 @@ constexpr int group = 128;  ///< decisions of one call: 16 blocks of 8 lanes
 void draw_lanes(const Draw& draw, std::uint64_t index, std::uint32_t sample, std::uint16_t (&lane)[group]) {
     static constexpr std::uint64_t first[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const PhiloxLanes drawn = philox_lanes(draw, first, index, sample);
-    std::uint32_t words[group / 2];
-    for (int block = 0; block < 16; ++block)
-        for (int w = 0; w < 4; ++w) words[block * 4 + w] = drawn.word[w][block];
-    for (int i = 0; i < group / 2; ++i) {
-        lane[2 * i] = std::uint16_t(words[i]);
-        lane[2 * i + 1] = std::uint16_t(words[i] >> 16);
+    // Word w of block b belongs at 4 b + w; a word's lower half comes first in memory.
+    const auto packed = [&](int w) { return math::as_float(i32x16(drawn.word[w])); };
+    const f32x16 even[2] = {zip_low(packed(0), packed(2)), zip_high(packed(0), packed(2))};
+    const f32x16 odd[2] = {zip_low(packed(1), packed(3)), zip_high(packed(1), packed(3))};
+    for (int half = 0; half < 2; ++half) {
+        const f32x16 first_blocks = zip_low(even[half], odd[half]), last_blocks = zip_high(even[half], odd[half]);
+        std::memcpy(lane + half * 64, &first_blocks, sizeof first_blocks);
+        std::memcpy(lane + half * 64 + 32, &last_blocks, sizeof last_blocks);
     }
 }
 
@@ -25,10 +28,12 @@ template <class T>
 void keep_some(const T* x, T* y, const std::uint16_t* lane, std::int64_t n, std::uint32_t threshold, float scale) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = lane[i] >= threshold ? T(float(x[i]) * scale) : T(0.0f);
 }
-void keep_some(const double* x, double* y, const std::uint16_t* lane, std::int64_t n, std::uint32_t threshold, double scale) {
+void keep_some(const double* x, double* y, const std::uint16_t* lane, std::int64_t n, std::uint32_t threshold,
+               double scale) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = lane[i] >= threshold ? x[i] * scale : 0.0;
 }
-void keep_some(const float* x, float* y, const std::uint16_t* lane, std::int64_t n, std::uint32_t threshold, float scale) {
+void keep_some(const float* x, float* y, const std::uint16_t* lane, std::int64_t n, std::uint32_t threshold,
+               float scale) {
     const i32x16 limit = i32x16{} + std::int32_t(threshold);
     std::int64_t i = 0;
     for (; i + 16 <= n; i += 16) {

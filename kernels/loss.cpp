@@ -15,8 +15,12 @@ struct Targets {
     double smoothing, all_weights;  // all_weights: Σ over the classes
 
     Targets(const ClassTargets& t, std::int64_t classes)
-        : ids(t.ids.data<std::int64_t>()), weights(t.weights.defined() ? t.weights.data<T>() : nullptr), C(classes),
-          ignore(t.ignore), smoothing(t.smoothing), all_weights(double(classes)) {
+        : ids(t.ids.data<std::int64_t>()),
+          weights(t.weights.defined() ? t.weights.data<T>() : nullptr),
+          C(classes),
+          ignore(t.ignore),
+          smoothing(t.smoothing),
+          all_weights(double(classes)) {
         if (!weights) return;
         all_weights = 0;
         for (std::int64_t c = 0; c < C; ++c) all_weights += double(weights[c]);
@@ -107,7 +111,8 @@ void target_rows(const ClassTargets& targets, const Tensor& q) {
             std::fill_n(row, t.C, T(0));
             if (t.ignored(r)) return;
             if (t.smoothing > 0)
-                for (std::int64_t c = 0; c < t.C; ++c) row[c] = T(t.shared() * (t.weights ? double(t.weights[c]) : 1.0));
+                for (std::int64_t c = 0; c < t.C; ++c)
+                    row[c] = T(t.shared() * (t.weights ? double(t.weights[c]) : 1.0));
             row[t.ids[r]] += T(t.own(r));
         });
     });
@@ -140,9 +145,8 @@ void nll(const Tensor& x, const ClassTargets& targets, const Tensor& losses) {
         const Targets<T> t(targets, x.size(1));
         const T* px = x.data<T>();
         T* out = losses.data<T>();
-        each_row(x.size(0), 1, [&](std::int64_t r) {
-            out[r] = t.ignored(r) ? T(0) : T(-t.own(r)) * px[r * t.C + t.ids[r]];
-        });
+        each_row(x.size(0), 1,
+                 [&](std::int64_t r) { out[r] = t.ignored(r) ? T(0) : T(-t.own(r)) * px[r * t.C + t.ids[r]]; });
     });
 }
 

@@ -6,8 +6,9 @@
 
 namespace gradus::kernels {
 
-/// What each of N rows should be. It stands for a row of weights q: (1 - smoothing) w at the target's class plus smoothing / C · w
-/// at every class c, with w the class weights (1 where undefined); q is zero where the target is `ignore`.
+/// What each of N rows should be. It stands for a row of weights q: (1 - smoothing) w at the target's class plus
+/// smoothing / C · w at every class c, with w the class weights (1 where undefined); q is zero where the target is
+/// `ignore`.
 struct ClassTargets {
     Tensor ids;      ///< i64 (N), row-major
     Tensor weights;  ///< (C) of the logits' dtype, row-major; or undefined
@@ -39,12 +40,13 @@ inline void target_rows(const ClassTargets& targets, const Tensor& q) {
     dispatch("cross_entropy", q.device(), cpu::target_rows, targets, q);
 }
 /// losses (N) = Σ q (log Σ eˣ - x) for logits x (N, C); normalizer (N, 2) takes a row's maximum m and log Σ e^(x - m).
-inline void cross_entropy(const Tensor& x, const ClassTargets& targets, const Tensor& losses, const Tensor& normalizer) {
+inline void cross_entropy(const Tensor& x, const ClassTargets& targets, const Tensor& losses,
+                          const Tensor& normalizer) {
     dispatch("cross_entropy", x.device(), cpu::cross_entropy, x, targets, losses, normalizer);
 }
 /// gx = g (Σq softmax(x) - q); g has N elements, or one for all rows. gx may be x.
-inline void cross_entropy_backward(const Tensor& x, const ClassTargets& targets, const Tensor& normalizer, const Tensor& g,
-                                   const Tensor& gx) {
+inline void cross_entropy_backward(const Tensor& x, const ClassTargets& targets, const Tensor& normalizer,
+                                   const Tensor& g, const Tensor& gx) {
     dispatch("cross_entropy", x.device(), cpu::cross_entropy_backward, x, targets, normalizer, g, gx);
 }
 /// losses (N) = -q x for log-probabilities x (N, C); the targets have no smoothing.

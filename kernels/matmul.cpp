@@ -115,38 +115,33 @@ Cut cut(int64_t batch, int64_t m, int64_t n, int64_t k) {
     return {by_rows, (axis + length - 1) / length, length};
 }
 
-/// y = a b or y += a b, piece by piece. begin(piece of y, its rows, its columns, its first column) runs before each
-/// product.
-template <class T, class Begin>
-void multiply_batch(const Tensor& a, const Tensor& b, const Tensor& y, bool accumulate, const Begin& begin) {
+/// y = a b or y += a b, piece by piece. Where there is a bias, finish(part of y, its rows, its columns, its first
+/// column) runs after each part of at most `width` columns, while it is in the cache.
+template <class T, class Finish>
+void multiply_batch(const Tensor& a, const Tensor& b, const Tensor& y, bool accumulate, int64_t width,
+                    const Finish& finish) {
     const int64_t m = y.size(-2), n = y.size(-1), k = a.size(-1), batch = batch_size(y.layout());
     if (y.numel() == 0) return;
     T* out = y.data<T>();
     if (k == 0) {
-        parallel_for(batch, 1 + 65536 / (m * n), [&](int64_t from, int64_t to) {
-            for (int64_t i = from; i < to; ++i) {
-                T* start = out + i * m * n;
-                if (!accumulate)
-                    std::fill(start, start + m * n, T(0));
-                else
-                    begin(Matrix<T>{start, false, n}, m, n, int64_t(0));
-            }
-        });
+        if (!accumulate) std::fill(out, out + batch * m * n, T(0));
+        for (int64_t i = 0; i < batch; ++i) finish(Matrix<T>{out + i * m * n, false, n}, m, n, int64_t(0));
         return;
     }
     const Operand<T> left = operand<T>(a), right = operand<T>(b);
     const Cut c = cut(batch, m, n, k);
     const auto piece = [&](int64_t index) {
         const int64_t item = index / c.pieces, from = index % c.pieces * c.length;
-        const Matrix<T> whole{out + item * m * n, false, n};
-        const int64_t rows = c.by_rows ? std::min(c.length, m - from) : m,
-                      columns = c.by_rows ? n : std::min(c.length, n - from);
-        const Matrix<T> target = c.by_rows ? whole.rows_from(from) : whole.columns_from(from);
-        begin(target, rows, columns, c.by_rows ? int64_t(0) : from);
-        if (c.by_rows)
-            multiply(rows, columns, k, left[item].rows_from(from), right[item], target, accumulate);
-        else
-            multiply(rows, columns, k, left[item], right[item].columns_from(from), target, accumulate);
+        const int64_t row = c.by_rows ? from : 0, first = c.by_rows ? 0 : from;
+        const int64_t rows = c.by_rows ? std::min(c.length, m - row) : m,
+                      end = c.by_rows ? n : std::min(n, first + c.length);
+        const Matrix<T> band = Matrix<T>{out + item * m * n, false, n}.rows_from(row);
+        const Matrix<const T> x = left[item].rows_from(row), w = right[item];
+        for (int64_t j = first; j < end; j += width) {
+            const int64_t columns = std::min(width, end - j);
+            multiply(rows, columns, k, x, w.columns_from(j), band.columns_from(j), accumulate);
+            finish(band.columns_from(j), rows, columns, j);
+        }
     };
     if (c.pieces > 1) return parallel_tasks(batch * c.pieces, piece);
     const double work = 2.0 * double(m) * double(n) * double(k) + 2000;  // an item costs something even when tiny
@@ -179,7 +174,7 @@ void cpu::matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accumul
     }
     visit_product("matmul", y.dtype(), [&](auto zero) {
         using T = decltype(zero);
-        multiply_batch<T>(a, b, y, accumulate, [](const Matrix<T>&, int64_t, int64_t, int64_t) {});
+        multiply_batch<T>(a, b, y, accumulate, y.size(-1), [](const Matrix<T>&, int64_t, int64_t, int64_t) {});
     });
 }
 
@@ -195,11 +190,14 @@ void cpu::linear(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
     visit_product("linear", y.dtype(), [&](auto zero) {
         using T = decltype(zero);
         const T* values = row.data<T>();
-        // The bias goes into every row first, and the product adds to it.
-        multiply_batch<T>(x, transposed, y, true,
-                          [&](const Matrix<T>& target, int64_t rows, int64_t columns, int64_t first) {
-                              for (int64_t i = 0; i < rows; ++i)
-                                  std::copy_n(values + first, columns, target.data + i * target.leading);
+        constexpr int64_t width = 1024;
+        multiply_batch<T>(x, transposed, y, false, width,
+                          [&](const Matrix<T>& part, int64_t rows, int64_t columns, int64_t first) {
+                              for (int64_t i = 0; i < rows; ++i) {
+                                  T* out = part.data + i * part.leading;
+                                  const T* added = values + first;
+                                  for (int64_t j = 0; j < columns; ++j) out[j] = T(out[j] + added[j]);
+                              }
                           });
     });
 }

@@ -41,7 +41,8 @@ struct NormRows {
     }
 };
 
-/// Backward of a strip of rows. Gradients of weight and bias are added up in `strip` (2, n) in T and moved to doubles now and then.
+/// Backward of a strip of rows. Gradients of weight and bias are added up in `strip` (2, n) in T and moved to doubles
+/// now and then.
 template <class T>
 struct NormSlopes {
     const T *g, *x, *weight, *mean, *rstd;
@@ -106,7 +107,8 @@ void backward(const NormSlopes<T>& slopes, std::int64_t rows, const Tensor& gwei
             slopes.row(r, gw, gb);
             if (!sums || ((r - begin + 1) % flush_rows != 0 && r + 1 != end)) continue;
             double* far = strips.data() + s * 2 * n;
-            for (std::int64_t i = 0; i < 2 * n; ++i) far[i] += double(near[std::size_t(i)]), near[std::size_t(i)] = T(0);
+            for (std::int64_t i = 0; i < 2 * n; ++i)
+                far[i] += double(near[std::size_t(i)]), near[std::size_t(i)] = T(0);
         }
     });
     add_up<T>(strips, count, n, 0, gweight);
@@ -120,8 +122,8 @@ void row_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double 
     visit_real(x.dtype(), [&]<class T>(T) {
         const std::int64_t rows = rstd.numel();
         if (rows == 0) return;
-        NormRows<T> work{x.data<T>(), data_or_null<T>(weight), data_or_null<T>(bias), y.data<T>(), nullptr, rstd.data<T>(),
-                         x.numel() / rows, eps};
+        NormRows<T> work{x.data<T>(), data_or_null<T>(weight), data_or_null<T>(bias), y.data<T>(),
+                         nullptr,     rstd.data<T>(),          x.numel() / rows,      eps};
         if (centred) work.mean = mean.data<T>();
         parallel_for(rows, row_grain(work.n), [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t r = begin; r < end; ++r) work.forward(r);
@@ -133,9 +135,12 @@ void row_norm_backward(const Tensor& g, const Tensor& x, const Tensor& weight, c
                        const Tensor& gx, const Tensor& gweight, const Tensor& gbias) {
     visit_real(g.dtype(), [&]<class T>(T) {
         const std::int64_t rows = rstd.numel();
-        const std::int64_t n = rows == 0 ? (gweight.defined() ? gweight.numel() : gbias.defined() ? gbias.numel() : 0)
+        const std::int64_t n = rows == 0 ? (gweight.defined() ? gweight.numel()
+                                            : gbias.defined() ? gbias.numel()
+                                                              : 0)
                                          : x.numel() / rows;
-        NormSlopes<T> slopes{g.data<T>(), x.data<T>(), data_or_null<T>(weight), data_or_null<T>(mean), rstd.data<T>(), nullptr, n};
+        NormSlopes<T> slopes{
+            g.data<T>(), x.data<T>(), data_or_null<T>(weight), data_or_null<T>(mean), rstd.data<T>(), nullptr, n};
         if (gx.defined()) slopes.gx = gx.data<T>();
         backward(slopes, rows, gweight, gbias);
     });

@@ -13,11 +13,14 @@ namespace gradus::kernels {
 /// f(T()) for the two types that row kernels compute in.
 template <class F>
 inline void visit_real(DType type, F&& f) {
-    if (type == DType::f64) f(double());
-    else f(float());
+    if (type == DType::f64)
+        f(double());
+    else
+        f(float());
 }
 
-/// Some lanes of a row: `count` elements from element `at` on. Whole packs are made with a constant count, so the branch goes.
+/// Some lanes of a row: `count` elements from element `at` on. Whole packs are made with a constant count, so the
+/// branch goes.
 template <class T>
 struct Part {
     std::int64_t at;
@@ -27,8 +30,10 @@ struct Part {
         return whole() ? load(row + at) : load_part(row + at, count, fill);
     }
     void put(T* row, const Pack<T>& v) const {
-        if (whole()) store(row + at, v);
-        else store_part(row + at, v, count);
+        if (whole())
+            store(row + at, v);
+        else
+            store_part(row + at, v, count);
     }
 };
 
@@ -39,15 +44,29 @@ inline void each_part(std::int64_t begin, std::int64_t end, F&& f) {
     if (i < end) f(Part<T>{i, int(end - i)});
 }
 
-/// eˣ for a softmax: exactly 0 where it would not be a normal number. Hidden scores (-inf) are common, and a processor takes some
-/// hundred cycles for every result that underflows.
-template <class V>
-inline V weight_exp(const V& x) {
-    const V low = math::k<V>(sizeof(Element<V>) == 4 ? -87.0 : -708.0);
+/// eˣ for x <= 0 as a softmax needs it: exactly 0 where it would not be a normal number. Hidden scores (-inf) are
+/// common, and a processor takes some hundred cycles for every result that underflows. About 1 ulp; NaN stays.
+inline f32x16 weight_exp(const f32x16& x) {
+    using V = f32x16;
+    const V low = math::k<V>(-87), y = math::select(x < low, low, x);
+    const V shifted = y * 1.44269504088896f + 12582912.0f;  // as math::exp, but the exponent fits one factor
+    const V n = shifted - 12582912.0f;
+    V r = y - n * 0.693145751953125f;
+    r = r - n * 1.42860682030941723212e-6f;
+    V p = math::k<V>(1.9841270e-4);
+    p = p * r + 1.38888889e-3f, p = p * r + 8.3333333e-3f, p = p * r + 4.16666667e-2f;
+    p = p * r + 1.66666667e-1f, p = p * r + 0.5f, p = p * r + 1.0f, p = p * r + 1.0f;
+    p *= math::as_float((math::as_int(shifted) - 0x4b400000 + 127) << 23);
+    return math::select(x < low, math::k<V>(0), p);
+}
+inline f64x8 weight_exp(const f64x8& x) {
+    using V = f64x8;
+    const V low = math::k<V>(-708);
     return math::select(x < low, math::k<V>(0), math::exp(math::select(x < low, low, x)));
 }
 
-inline constexpr std::int64_t row_chunk = 4096;  ///< elements that are added up in packs before their sum goes to a double
+inline constexpr std::int64_t row_chunk =
+    4096;  ///< elements that are added up in packs before their sum goes to a double
 
 /// Σ f(part) over n elements; f gives 0 in the lanes beyond the part.
 template <class T, class F>
@@ -100,6 +119,8 @@ inline T max_row(std::int64_t n, F&& f) {
 }
 
 /// Rows a piece should have at least, so that a piece is worth a thread's while.
-inline std::int64_t row_grain(std::int64_t n) { return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(n, 1)); }
+inline std::int64_t row_grain(std::int64_t n) {
+    return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(n, 1));
+}
 
 }  // namespace gradus::kernels

@@ -57,6 +57,21 @@ struct MaskRows {
     }
 };
 
+typedef std::uint8_t u8x16 __attribute__((vector_size(16)));
+typedef std::uint8_t u8x8 __attribute__((vector_size(8)));
+
+/// The bytes of a part, one in each lane, as a mask of lanes.
+auto seen_lanes(Part<float> part, const std::uint8_t* sees) {
+    u8x16 bytes{};
+    std::memcpy(&bytes, sees + part.at, std::size_t(part.count));
+    return __builtin_convertvector(bytes, i32x16) != 0;
+}
+auto seen_lanes(Part<double> part, const std::uint8_t* sees) {
+    u8x8 bytes{};
+    std::memcpy(&bytes, sees + part.at, std::size_t(part.count));
+    return __builtin_convertvector(bytes, i64x8) != 0;
+}
+
 }  // namespace
 
 void softmax(const Tensor& x, const Tensor& y) {
@@ -66,7 +81,8 @@ void softmax(const Tensor& x, const Tensor& y) {
         T* py = y.data<T>();
         each_row(x, [=](std::int64_t r) {
             const T* row = px + r * n;
-            softmax_row<T>(n, [=](Part<T> part) { return part.of(row, T(-INFINITY)); }, py + r * n, false);
+            softmax_row<T>(
+                n, [=](Part<T> part) { return part.of(row, T(-INFINITY)); }, py + r * n, false);
         });
     });
 }
@@ -99,12 +115,13 @@ void masked_softmax(const Tensor& x, const Tensor& visible, const Tensor& y) {
             for (std::int64_t r = begin; r < end; ++r) {
                 const T* row = px + r * n;
                 const std::uint8_t* sees = mask.row(r, buffer);
-                softmax_row<T>(n, [=](Part<T> part) {
-                    T lane[lanes<T>];
-                    for (int i = 0; i < lanes<T>; ++i)
-                        lane[i] = (part.whole() || i < part.count) && sees[part.at + i] ? row[part.at + i] : T(-INFINITY);
-                    return load(lane);
-                }, py + r * n, true);
+                softmax_row<T>(
+                    n,
+                    [=](Part<T> part) {
+                        const Pack<T> low = k<Pack<T>>(-INFINITY);
+                        return select(seen_lanes(part, sees), part.of(row, T(-INFINITY)), low);
+                    },
+                    py + r * n, true);
             }
         });
     });
@@ -131,8 +148,10 @@ void softmax_backward(const Tensor& g, const Tensor& y, const Tensor& gx, bool m
         const T *pg = g.data<T>(), *py = y.data<T>();
         T* out = gx.data<T>();
         each_row(g, [=](std::int64_t r) {
-            if (masked) softmax_slope<T, true>(pg + r * n, py + r * n, out + r * n, n);
-            else softmax_slope<T, false>(pg + r * n, py + r * n, out + r * n, n);
+            if (masked)
+                softmax_slope<T, true>(pg + r * n, py + r * n, out + r * n, n);
+            else
+                softmax_slope<T, false>(pg + r * n, py + r * n, out + r * n, n);
         });
     });
 }
@@ -146,7 +165,8 @@ void log_softmax_backward(const Tensor& g, const Tensor& y, const Tensor& gx) {
             const T *row = pg + r * n, *value = py + r * n;
             T* to = out + r * n;
             const T total = T(sum_row<T>(n, [=](Part<T> part) { return part.of(row); }));
-            // A row of NaN that nobody asked about gives 0, so that it does not reach the parameters (the case of BB-003).
+            // A row of NaN that nobody asked about gives 0, so that it does not reach the parameters (the case of
+            // BB-003).
             each_part<T>(0, n, [=](Part<T> part) {
                 part.put(to, total == 0 ? part.of(row) : part.of(row) - weight_exp(part.of(value)) * total);
             });

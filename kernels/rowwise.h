@@ -1,7 +1,8 @@
 // Kernels over rows: softmax and its kin, layer norm and RMS norm.
 //
-// Every tensor is row-major and seen as (rows, n); x, y, g, gx share dtype (f32 or f64) and size. Statistics of a row are summed in
-// a fixed order in packs, pack sums in double; a row belongs to one thread, so results do not depend on the thread count.
+// Every tensor is row-major and seen as (rows, n); x, y, g, gx share dtype (f32 or f64) and size. Statistics of a row
+// are summed in a fixed order in packs, pack sums in double; a row belongs to one thread, so results do not depend on
+// the thread count.
 #pragma once
 
 #include "gradus/core/tensor.h"
@@ -24,8 +25,11 @@ void row_norm_backward(const Tensor& g, const Tensor& x, const Tensor& weight, c
 /// y = softmax of x over the last axis; NaN where a row is all -inf.
 inline void softmax(const Tensor& x, const Tensor& y) { dispatch("softmax", x.device(), cpu::softmax, x, y); }
 /// y = x - log Σ eˣ over the last axis.
-inline void log_softmax(const Tensor& x, const Tensor& y) { dispatch("log_softmax", x.device(), cpu::log_softmax, x, y); }
-/// softmax among the visible elements; `visible` is bool, of x's shape, with any strides. A row that sees nothing is zero.
+inline void log_softmax(const Tensor& x, const Tensor& y) {
+    dispatch("log_softmax", x.device(), cpu::log_softmax, x, y);
+}
+/// softmax among the visible elements; `visible` is bool, of x's shape, with any strides. A row that sees nothing is
+/// zero.
 inline void masked_softmax(const Tensor& x, const Tensor& visible, const Tensor& y) {
     dispatch("masked_softmax", x.device(), cpu::masked_softmax, x, visible, y);
 }
@@ -37,16 +41,16 @@ inline void softmax_backward(const Tensor& g, const Tensor& y, const Tensor& gx,
 inline void log_softmax_backward(const Tensor& g, const Tensor& y, const Tensor& gx) {
     dispatch("log_softmax", g.device(), cpu::log_softmax_backward, g, y, gx);
 }
-/// y = (x - mean) rstd · weight + bias with rstd = 1/√(mean of (x - mean)² + eps); not centred, the mean is taken as 0. weight and
-/// bias (n) may be undefined; mean and rstd are (rows), mean undefined where not centred.
-inline void row_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, bool centred, const Tensor& y,
-                     const Tensor& mean, const Tensor& rstd) {
+/// y = (x - mean) rstd · weight + bias with rstd = 1/√(mean of (x - mean)² + eps); not centred, the mean is taken as 0.
+/// weight and bias (n) may be undefined; mean and rstd are (rows), mean undefined where not centred.
+inline void row_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, bool centred,
+                     const Tensor& y, const Tensor& mean, const Tensor& rstd) {
     dispatch("layer_norm", x.device(), cpu::row_norm, x, weight, bias, eps, centred, y, mean, rstd);
 }
-/// With x̂ = (x - mean) rstd and h = g · weight: gx = rstd (h - mean h - x̂ mean(h x̂)), gweight = Σ g x̂, gbias = Σ g over the rows.
-/// An undefined mean means not centred; undefined gradients are left out.
-inline void row_norm_backward(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-                              const Tensor& gx, const Tensor& gweight, const Tensor& gbias) {
+/// With x̂ = (x - mean) rstd and h = g · weight: gx = rstd (h - mean h - x̂ mean(h x̂)), gweight = Σ g x̂, gbias = Σ g over
+/// the rows. An undefined mean means not centred; undefined gradients are left out.
+inline void row_norm_backward(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                              const Tensor& rstd, const Tensor& gx, const Tensor& gweight, const Tensor& gbias) {
     dispatch("layer_norm", g.device(), cpu::row_norm_backward, g, x, weight, mean, rstd, gx, gweight, gbias);
 }
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gradus/kernels/simd.h"
+#include "gradus/kernels/zip.h"
 
 namespace gradus::kernels {
 
@@ -23,7 +23,8 @@ inline constexpr int tile_packs = 1, tile_rows = 4;  // a pack is two or four re
 #endif
 
 template <class T, int rows, int packs>
-inline void product_tile(Scalars<T> a, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, std::int64_t depth, bool add) {
+inline void product_tile(Scalars<T> a, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, std::int64_t depth,
+                         bool add) {
     constexpr int L = lanes<T>;
     Pack<T> sum[rows][packs];
     for (int r = 0; r < rows; ++r)
@@ -48,7 +49,8 @@ inline void product_rows(Scalars<T> a, const T* b, std::int64_t ldb, T* c, std::
         product_tile<T, rows, packs>({a.data + i * a.row, a.row, a.column}, b, ldb, c + i * ldc, ldc, depth, add);
     if constexpr (rows > 1) {
         if (i < count)
-            product_rows<T, rows / 2, packs>({a.data + i * a.row, a.row, a.column}, b, ldb, c + i * ldc, ldc, count - i, depth, add);
+            product_rows<T, rows / 2, packs>({a.data + i * a.row, a.row, a.column}, b, ldb, c + i * ldc, ldc, count - i,
+                                             depth, add);
     }
 }
 
@@ -56,8 +58,8 @@ inline void product_rows(Scalars<T> a, const T* b, std::int64_t ldb, T* c, std::
 
 /// c (rows, packs · lanes) = a (rows, depth) · b (depth, packs · lanes), or c += where `add`.
 template <class T>
-void small_product(Scalars<T> a, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, std::int64_t rows, std::int64_t packs,
-                   std::int64_t depth, bool add) {
+void small_product(Scalars<T> a, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, std::int64_t rows,
+                   std::int64_t packs, std::int64_t depth, bool add) {
     using namespace detail;
     constexpr int L = lanes<T>, many = tile_packs, half = tile_packs > 1 ? tile_packs / 2 : 1;
     std::int64_t p = 0;
@@ -68,24 +70,11 @@ void small_product(Scalars<T> a, const T* b, std::int64_t ldb, T* c, std::int64_
     for (; p < packs; ++p) product_rows<T, tile_rows * 2, 1>(a, b + p * L, ldb, c + p * L, ldc, rows, depth, add);
 }
 
-namespace detail {
-
-/// The lanes of a and b in turns: of their first halves, of their second halves.
-inline f32x16 zip_low(const f32x16& a, const f32x16& b) {
-    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-}
-inline f32x16 zip_high(const f32x16& a, const f32x16& b) {
-    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-}
-inline f64x8 zip_low(const f64x8& a, const f64x8& b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
-inline f64x8 zip_high(const f64x8& a, const f64x8& b) { return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15); }
-
-}  // namespace detail
-
-/// to (columns, width) = from (rows, columns) transposed; columns of `to` from `rows` up to `width` are zeros. Rows of `from` are
-/// whole packs, and so is width; rows of `to` up to whole packs are written.
+/// to (columns, width) = from (rows, columns) transposed; columns of `to` from `rows` up to `width` are zeros. Rows of
+/// `from` are whole packs, and so is width; rows of `to` up to whole packs are written.
 template <class T>
-void transpose_small(const T* from, std::int64_t ld_from, T* to, std::int64_t width, std::int64_t rows, std::int64_t columns) {
+void transpose_small(const T* from, std::int64_t ld_from, T* to, std::int64_t width, std::int64_t rows,
+                     std::int64_t columns) {
     constexpr int L = lanes<T>;
     for (std::int64_t i = 0; i < width; i += L)
         for (std::int64_t d = 0; d < columns; d += L) {
@@ -93,8 +82,8 @@ void transpose_small(const T* from, std::int64_t ld_from, T* to, std::int64_t wi
             for (int r = 0; r < L; ++r) x[r] = i + r < rows ? load(from + (i + r) * ld_from + d) : Pack<T>{};
             for (int step = 1; step < L; step *= 2) {  // each step halves the way that an element still has to go
                 for (int r = 0; r < L / 2; ++r) {
-                    y[2 * r] = detail::zip_low(x[r], x[r + L / 2]);
-                    y[2 * r + 1] = detail::zip_high(x[r], x[r + L / 2]);
+                    y[2 * r] = zip_low(x[r], x[r + L / 2]);
+                    y[2 * r + 1] = zip_high(x[r], x[r + L / 2]);
                 }
                 for (int r = 0; r < L; ++r) x[r] = y[r];
             }

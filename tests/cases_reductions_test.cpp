@@ -117,6 +117,22 @@ TEST_CASE("BB-079 a strided slice is copied by its own elements", "[views]") {
     CHECK(differs(a, {0, -1, 2, -1, 4, -1, 6, -1}, exactly) == "");
 }
 
+TEST_CASE("BB-080 copies of transposed tensors to another device keep apart", "[views]") {
+    if (device_count(Device::cpu) < 2) return WARN("not run: GRADUS_CPU_DEVICES is 1");
+    const Device other{Device::cpu, 1};
+    int wrong = 0;
+    for (int round = 0; round < 50; ++round) {
+        Tensors sources, copies;
+        for (int i = 0; i < 4; ++i) sources.push_back(transpose(add(range({64, 64}), round * 10 + i)));
+        for (const Tensor& x : sources) copies.push_back(to(x, other));
+        for (std::size_t i = 0; i < 4; ++i) {
+            wrong += copies[i].to_vector<float>() != sources[i].to_vector<float>();
+            wrong += to(copies[i], Device{}).to_vector<float>() != sources[i].to_vector<float>();
+        }
+    }
+    CHECK(wrong == 0);
+}
+
 TEST_CASE("BB-081 the copy of a permuted tensor is the same every time", "[views]") {
     for (const Shape& shape : {Shape{10, 10, 5}, Shape{33, 65, 7}}) {
         const Tensor x = permute(range(shape), {2, 0, 1});

@@ -116,7 +116,7 @@ void add_losses(OpRows& rows) {
                               return Array{{}, {reduction == Reduction::sum ? sum : sum / double(all.values.size())}};
                           },
                       .length = 1025,
-                      .steps = 4});
+                      .steps = 5});
     };
     add(
         "mse_loss", mse_loss, [](double x, double y) { return (x - y) * (x - y); }, number(), number());

@@ -40,6 +40,17 @@ void add(JsonObject& object, const std::string& name, const Terms& terms) {
     object.add(name + "_reconstruction", terms.reconstruction).add(name + "_kl", terms.kl);
 }
 
+/// The newest checkpoint; a damaged one is an error that says how to continue from the one before.
+Checkpoint newest_checkpoint(const std::filesystem::path& folder) {
+    try {
+        return load_latest(folder);
+    } catch (const Error& damage) {
+        const std::string intact = load_latest(folder, true).name;  // throws as well when there is none
+        fail("vae: the newest checkpoint is damaged; to continue from ", intact, " delete its folder and ",
+             (folder / "latest").string(), ": ", damage.what());
+    }
+}
+
 }  // namespace
 
 void VaeTrainer::Average::add(const Terms& terms, std::int64_t count) {
@@ -114,7 +125,7 @@ void VaeTrainer::save() const {
 void VaeTrainer::resume() {
     check(has_checkpoint(settings_.out), "vae: --resume found no checkpoint in ", settings_.out.string(),
           ": leave --resume out to start a run there");
-    const Checkpoint checkpoint = load_latest(settings_.out);
+    const Checkpoint checkpoint = newest_checkpoint(settings_.out);
     const Values& values = checkpoint.values;
     check_same_run(values, settings_);
     model_.load_state_dict(checkpoint.model);

@@ -251,6 +251,16 @@ TEST_CASE("a damaged checkpoint of the autoencoder is refused by name", "[exampl
     s.resume = true;
     CHECK(contains(error_of([&] { VaeTrainer(s, data); }), "model.safetensors"));
     CHECK(fs::exists(file));
+
+    run(trainer, never);  // saves once more
+    write_file(folder.path() / "checkpoint-000002" / "state.json", "{");
+    CHECK(contains(error_of([&] { VaeTrainer(s, data); }), "No other checkpoint in the folder is intact"));
+    bytes.back() = char(bytes.back() ^ 1);
+    write_file(file, bytes);
+    CHECK(contains(error_of([&] { VaeTrainer(s, data); }), "to continue from checkpoint-000001 delete"));
+    fs::remove_all(folder.path() / "checkpoint-000002");
+    fs::remove(folder.path() / "latest");
+    CHECK(VaeTrainer(s, data).steps() == 1);
 }
 
 TEST_CASE("a loss that is not finite ends training before anything changes", "[examples][vae]") {
