@@ -1,8 +1,7 @@
-// Everything public in Gradus, in the order of its layers. The contracts of the kernels are not here: an op calls them,
-// a user does not.
+// All of Gradus that a program needs.
 #pragma once
 
-#include "gradus/autograd/leaf.h"
+#include "gradus/autograd/gradcheck.h"
 #include "gradus/autograd/node.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/core/device.h"
@@ -13,3 +12,21 @@
 #include "gradus/core/storage.h"
 #include "gradus/core/stream.h"
 #include "gradus/core/tensor.h"
+#include "gradus/nn/attention.h"
+#include "gradus/nn/batch.h"
+#include "gradus/nn/checkpoint.h"
+#include "gradus/nn/clip.h"
+#include "gradus/nn/container.h"
+#include "gradus/nn/data.h"
+#include "gradus/nn/dropout.h"
+#include "gradus/nn/embedding.h"
+#include "gradus/nn/init.h"
+#include "gradus/nn/linear.h"
+#include "gradus/nn/loss.h"
+#include "gradus/nn/module.h"
+#include "gradus/nn/norm.h"
+#include "gradus/nn/optimizer.h"
+#include "gradus/nn/positions.h"
+#include "gradus/nn/schedule.h"
+#include "gradus/nn/seq2seq.h"
+#include "gradus/nn/transformer.h"

@@ -144,11 +144,12 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keep) {
 
 Tensor norm(const Tensor& x, const Axes& axes, bool keep) {
     check_floating("norm", "x", x);
+    const Kept kept("norm", x, axes);
     const Tensor y = [&] {
         const NoGrad scope;
         return in_f32(x, [&](const Tensor& x) { return sqrt(sum(square(x), axes, keep)); });
     }();
-    return record("norm", y, wrt(x, [kept = Kept("norm", x, axes), x = saved(x)](const Tensor& g, const Tensor& y) {
+    return record("norm", y, wrt(x, [kept, x = saved(x)](const Tensor& g, const Tensor& y) {
                       const Tensor length = kept.unreduced(y);
                       return where(equal(length, 0), 0, mul(kept.unreduced(g), div(x(), length)));
                   }));

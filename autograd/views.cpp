@@ -239,6 +239,7 @@ Tensor stack(const std::vector<Tensor>& xs, int axis) {
     axis = normal_axis("stack", axis, xs[0].rank() + 1);
     std::vector<Tensor> rows;
     for (const Tensor& x : xs) {
+        check_devices("stack", {{"the first tensor", xs[0]}, {"a later one", x}});
         check(x.shape() == xs[0].shape(), "stack: shapes differ: ", xs[0].shape(), " and ", x.shape());
         rows.push_back(unsqueeze(x, axis));
     }

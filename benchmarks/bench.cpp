@@ -86,7 +86,7 @@ void measure(benchmark::State& state, const Work& work, const std::function<void
     call();
     const int repeats = int(std::clamp(20e-6 / seconds_since(start), 1.0, 1000.0));
     const auto limits = [&] {
-        return std::array<double, 2>{work.flops > 0 ? peak_flops(threads) : 0,
+        return std::array<double, 2>{work.flops > 0 ? peak_flops(threads) / (work.f64 ? 2 : 1) : 0,
                                      work.bytes > 0 ? triad_bandwidth(threads) : 0};
     };
     const auto before = limits();

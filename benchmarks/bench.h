@@ -30,6 +30,7 @@ double triad_bandwidth(int threads);
 /// written).
 struct Work {
     double flops = 0, bytes = 0;
+    bool f64 = false;  ///< half as many lanes, so half the peak
 };
 
 /// Times `call` after two untimed calls and sets the row's counters: threads, seconds (the median), flops, bytes,

@@ -1,7 +1,11 @@
 // gradus_bench: every benchmark of this folder; --benchmark_filter=REGEX picks some.
 #include <cstdio>
 #include <exception>
+#include <map>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "bench.h"
 
@@ -30,41 +34,50 @@ std::string duration(double seconds) {
     return text;
 }
 
-/// A line a row: name, threads, median time, work, rate, share of the measured limit.
+/// A line a row: name, threads, median time, work, rate, share of the measured limit; a row's other counters below it.
 class Table final : public benchmark::ConsoleReporter {
   public:
-    Table() : ConsoleReporter(OO_None) {}
+    Table(std::string peak, std::string triad)
+        : ConsoleReporter(OO_None), peak_(std::move(peak)), triad_(std::move(triad)) {}
+
+    bool ReportContext(const Context& context) override {
+        name_field_width_ = context.name_field_width;
+        std::printf("measured peak (f32 multiply-add): %s\n", peak_.c_str());
+        std::printf("measured triad (a = b + s c):     %s\n\n", triad_.c_str());
+        std::printf("%-52s %7s %11s %11s %14s %9s %12s %9s\n", "benchmark", "threads", "time", "work", "rate",
+                    "of peak", "bandwidth", "of triad");
+        return true;
+    }
+    void ReportRuns(const std::vector<Run>& runs) override {
+        for (const Run& run : runs) PrintRunData(run);
+    }
 
   protected:
-    void PrintHeader(const Run&) override {
-        std::printf("%-52s %7s %11s %12s %14s %10s %12s %10s\n", "benchmark", "threads", "time", "work", "rate",
-                    "of peak", "bandwidth", "of triad");
-    }
     void PrintRunData(const Run& run) override {
-        const auto& counters = run.counters;
-        if (counters.find("seconds") == counters.end()) return ConsoleReporter::PrintRunData(run);
-        const auto value = [&](const char* name) {
-            const auto at = counters.find(name);
-            return at == counters.end() ? 0.0 : at->second.value;
+        std::map<std::string, double> counters;
+        for (const auto& [name, counter] : run.counters) counters[name] = counter.value;
+        if (counters.count("seconds") == 0) return ConsoleReporter::PrintRunData(run);
+        const auto take = [&](const char* name) {
+            const double value = counters[name];
+            counters.erase(name);
+            return value;
         };
-        const double seconds = value("seconds"), flops = value("flops"), bytes = value("bytes");
-        std::printf("%-52s %7.0f %11s", run.run_name.function_name.c_str(), value("threads"),
-                    duration(seconds).c_str());
+        const double seconds = take("seconds"), flops = take("flops"), bytes = take("bytes"), threads = take("threads"),
+                     of_peak = take("share_of_peak"), of_triad = take("share_of_triad");
+        std::printf("%-52s %7.0f %11s", run.run_name.function_name.c_str(), threads, duration(seconds).c_str());
         if (flops > 0)
-            std::printf(" %12s %14s %8.1f %%", amount(flops, "FLOP").c_str(), amount(flops / seconds, "FLOP/s").c_str(),
-                        100 * value("share_of_peak"));
-        else if (bytes > 0)
-            std::printf(" %12s %14s %10s %12s %8.1f %%", amount(bytes, "B").c_str(), "", "",
-                        amount(bytes / seconds, "B/s").c_str(), 100 * value("share_of_triad"));
+            std::printf(" %11s %14s %7.1f %%", amount(flops, "FLOP").c_str(), amount(flops / seconds, "FLOP/s").c_str(),
+                        100 * of_peak);
+        if (bytes > 0)
+            std::printf(" %11s %14s %9s %12s %7.1f %%", amount(bytes, "B").c_str(), "", "",
+                        amount(bytes / seconds, "B/s").c_str(), 100 * of_triad);
         std::printf("\n");
-        for (const auto& [name, counter] : counters)
-            for (const std::string_view known :
-                 {"threads", "seconds", "flops", "bytes", "share_of_peak", "share_of_triad"}) {
-                if (name == known) break;
-                if (known == "share_of_triad") std::printf("    %s %.6g\n", name.c_str(), counter.value);
-            }
+        for (const auto& [name, value] : counters) std::printf("    %s %.6g\n", name.c_str(), value);
         std::fflush(stdout);
     }
+
+  private:
+    std::string peak_, triad_;
 };
 
 }  // namespace
@@ -78,14 +91,15 @@ int main(int argc, char** argv) try {
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
     const int threads = thread_count();
-    char text[160];
-    std::snprintf(text, sizeof text, "%.1f GFLOP/s on one thread, %.1f on %d", bench::peak_flops(1) * 1e-9,
-                  bench::peak_flops(threads) * 1e-9, threads);
-    benchmark::AddCustomContext("measured peak (f32 multiply-add)", text);
-    std::snprintf(text, sizeof text, "%.1f GB/s on one thread, %.1f on %d", bench::triad_bandwidth(1) * 1e-9,
-                  bench::triad_bandwidth(threads) * 1e-9, threads);
-    benchmark::AddCustomContext("measured triad (a = b + s c)", text);
-    bench::Table table;
+    const auto pair = [&](double one, double all, const char* unit) {
+        return bench::amount(one, unit) + " on one thread, " + bench::amount(all, unit) + " on " +
+               std::to_string(threads);
+    };
+    const std::string peak = pair(bench::peak_flops(1), bench::peak_flops(threads), "FLOP/s"),
+                      triad = pair(bench::triad_bandwidth(1), bench::triad_bandwidth(threads), "B/s");
+    benchmark::AddCustomContext("measured peak (f32 multiply-add)", peak);
+    benchmark::AddCustomContext("measured triad (a = b + s c)", triad);
+    bench::Table table(peak, triad);
     benchmark::RunSpecifiedBenchmarks(own_table ? &table : nullptr);
     benchmark::Shutdown();
     return 0;

@@ -2,6 +2,11 @@
 
 #include <mutex>
 #include <new>
+#include <set>
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+extern "C" int __sanitizer_get_ownership(const volatile void*);  // g++ ships no header that declares these
+extern "C" std::size_t __sanitizer_get_allocated_size(const volatile void*);
+#endif
 
 namespace gradus {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -14,6 +19,7 @@ struct Block { Block* next; };
 struct Orphans {
     std::mutex mutex;
     Block* lists[classes] = {};
+    std::set<const char*> chunks[classes];  ///< of all threads; they are never given back
 };
 Orphans& orphans() {
     static Orphans* all = new Orphans;  // outlives every thread and every static tensor
@@ -49,6 +55,10 @@ Block* refill(std::size_t c) {
     }
     const std::size_t size = (c + 1) * step, count = 16384 / size;
     char* memory = static_cast<char*>(::operator new(size * count));
+    {
+        const std::lock_guard lock(orphans().mutex);
+        orphans().chunks[c].insert(memory);
+    }
     for (std::size_t i = 0; i < count; ++i)
         reinterpret_cast<Block*>(memory + i * size)->next =
             i + 1 < count ? reinterpret_cast<Block*>(memory + (i + 1) * size) : nullptr;
@@ -62,6 +72,9 @@ Block* refill(std::size_t c) {
 // Under a sanitizer every block comes from the system, so that a use after free is seen.
 void* slab_allocate(std::size_t bytes) { return ::operator new(bytes); }
 void slab_free(void* memory, std::size_t) { ::operator delete(memory); }
+bool slab_holds(const void* p, std::size_t bytes) {
+    return __sanitizer_get_ownership(p) && __sanitizer_get_allocated_size(p) == bytes;
+}
 #else
 
 void* slab_allocate(std::size_t bytes) {
@@ -72,6 +85,16 @@ void* slab_allocate(std::size_t bytes) {
     Block* block = head;
     head = block->next;
     return block;
+}
+
+bool slab_holds(const void* p, std::size_t bytes) {
+    const std::size_t c = (bytes - 1) / step, size = (c + 1) * step;
+    const char* address = static_cast<const char*>(p);
+    const std::lock_guard lock(orphans().mutex);
+    const auto after = orphans().chunks[c].upper_bound(address);
+    if (after == orphans().chunks[c].begin()) return false;
+    const auto at = std::size_t(address - *std::prev(after));
+    return at % size == 0 && at / size < 16384 / size;
 }
 
 void slab_free(void* memory, std::size_t bytes) {

@@ -8,6 +8,8 @@ namespace gradus {
 /// A block of at least `bytes` (<= 512), aligned to 16. May be freed on another thread.
 void* slab_allocate(std::size_t bytes);
 void slab_free(void* block, std::size_t bytes);
+/// Does a block of `bytes` begin here, in use or free, so that its memory can be read? For Tensor::find.
+bool slab_holds(const void* p, std::size_t bytes);
 
 /// Base for classes whose objects come from the slab.
 template <class T>

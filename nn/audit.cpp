@@ -33,14 +33,6 @@ Bytes bytes_of(const T& object) {
     return {reinterpret_cast<const std::byte*>(&object), sizeof(T)};
 }
 
-template <class T>
-Tensor tensor_at(const void* word) {
-    if constexpr (requires { T::find(word); })
-        return T::find(word);
-    else
-        return {};
-}
-
 /// The bytes of an object's listed entries.
 class Listed final : public Visitor {
   public:
@@ -71,7 +63,7 @@ struct ModuleAccess {
         for (std::size_t at = 0; at + sizeof(void*) <= object.size(); at += sizeof(void*)) {
             const void* word = nullptr;
             std::memcpy(&word, object.data() + at, sizeof word);
-            const Tensor raw = tensor_at<Tensor>(word);
+            const Tensor raw = Tensor::find(word);
             if (!raw.defined()) continue;
             const bool known = std::any_of(listed.ranges.begin(), listed.ranges.end(), [&](Bytes range) {
                 return object.data() + at >= range.data() && object.data() + at < range.data() + range.size();

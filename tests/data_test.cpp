@@ -256,11 +256,20 @@ TEST_CASE("the loader reports how long it was waited for", "[data][threads]") {
                     {.batch_size = 2, .prefetch = 0});
     epoch_of(slow);
     CHECK(slow.wait_seconds() >= 4 * 0.020);
-    DataLoader quick(data, {.batch_size = 2, .prefetch = 4});
-    quick.next();
-    std::this_thread::sleep_for(pause);
-    quick.next();
-    CHECK(quick.last_wait_seconds() < 0.020);  // it was ready
+    std::atomic<int> made = 0;
+    DataLoader ahead(8,
+                     [&](std::span<const std::int64_t> indices) {
+                         std::this_thread::sleep_for(pause);
+                         ++made;
+                         return data.batch(indices);
+                     },
+                     {.batch_size = 2, .prefetch = 4});
+    ahead.next();
+    CHECK(ahead.last_wait_seconds() >= 0.020);
+    while (made < 4) std::this_thread::yield();
+    const double before = ahead.wait_seconds();
+    for (int i = 0; i < 3; ++i) ahead.next();
+    CHECK(ahead.wait_seconds() - before < 3 * 0.020);  // they were ready
 }
 
 TEST_CASE("a loader refuses what would give no batches", "[data]") {

@@ -245,7 +245,7 @@ Reference attention_by_loops(const MultiHeadAttention& layer, const Tensor& q, c
     const auto H = std::size_t(layer.heads());
     const std::size_t D = d / H;
     const Numbers Q = project(layer.fc_q, values(q), B * T), K = project(layer.fc_k, values(kv), B * S),
-                 V = project(layer.fc_v, values(kv), B * S);
+                  V = project(layer.fc_v, values(kv), B * S);
     Numbers mixed(B * T * d), weights(B * H * T * S);
     for (std::size_t b = 0; b < B; ++b)
         for (std::size_t h = 0; h < H; ++h)

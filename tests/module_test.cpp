@@ -235,7 +235,7 @@ TEST_CASE("BB-085 shared weights stay shared", "[module]") {
     CHECK(values(model.source_embedding.weight) == values(other));
 }
 
-TEST_CASE("BB-141 missing and unexpected names", "[module]") {
+TEST_CASE("BB-141 a module names what is missing and what is unexpected", "[module]") {
     Generator rng(1);
     Linear layer(2, 3, rng);
     const auto weight = values(layer.weight), bias = values(layer.bias);
@@ -386,7 +386,8 @@ TEST_CASE("a layer that cannot be copied is searched too", "[module]") {
     CHECK(layer.inner->weight.dtype() == DType::f64);
     CHECK(contains(error_of([&] { clone(layer); }), "clone: Uncopyable cannot be copied"));
     layer.scale = ones({3}, DType::f32, here);
-    CHECK(contains(error_of([&] { layer.to(here); }), "module: Uncopyable (Uncopyable) owns a raw Tensor of shape (3,)"));
+    CHECK(
+        contains(error_of([&] { layer.to(here); }), "module: Uncopyable (Uncopyable) owns a raw Tensor of shape (3,)"));
 }
 
 TEST_CASE("clone copies every tensor and keeps ties; a plain copy is refused", "[module]") {

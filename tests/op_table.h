@@ -46,7 +46,6 @@ struct OpRow {
     OpRow& no_gradient() { return gradient = second_order = false, *this; }
     OpRow& with_integers() { return integers = true, *this; }
     OpRow& gives(DType (*type)(DType)) { return result = type, *this; }
-    OpRow& composed(int n) { return steps = n, *this; }
     OpRow& sums(std::int64_t n) { return length = n, *this; }
 };
 

@@ -99,6 +99,21 @@ TEST_CASE("element e of a uniform tensor is word e % 4 of block e / 4", "[random
     CHECK(different == 0);
 }
 
+TEST_CASE("dropout decides element e by 16-bit lane e % 8 of block e / 8", "[random]") {
+    for (const double p : {0.3, 0.5}) {
+        Generator generator(9), copy(9);
+        const Draw draw = copy.next();
+        const std::vector<float> got =
+            dropout(ones({1025}, DType::f32, Device{}), p, true, &generator).to_vector<float>();
+        int different = 0;
+        for (std::size_t e = 0; e < got.size(); ++e) {
+            const std::uint32_t word = draw.block(e / 8, 0)[e % 8 / 2], lane = e % 2 ? word >> 16 : word & 0xffff;
+            different += (got[e] != 0) != (lane >= std::lround(p * 65536));
+        }
+        CHECK(different == 0);
+    }
+}
+
 TEST_CASE("dropout keeps 1 - p of the elements, scaled to keep the mean", "[random]") {
     for (const double p : {0.1, 0.5, 0.9}) {
         Generator generator(4);

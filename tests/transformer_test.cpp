@@ -346,5 +346,5 @@ TEST_CASE("a small Transformer learns to reverse words", "[transformer]") {
 }
 
 TEST_CASE("a Transformer learns to reverse longer words of any length, with dropout", "[transformer][slow]") {
-    CHECK(learn_to_reverse(2, 1, 10, 16, 700, 0.05) >= 0.98);
+    CHECK(learn_to_reverse(2, 1, 8, 10, 1000, 0.05) >= 0.97);
 }

@@ -41,7 +41,7 @@ void add_options(CLI::App& app, VaeSettings& s) {
     app.add_option("--hidden", s.hidden, "width of the hidden layers")->capture_default_str();
     app.add_option("--lr", s.lr, "learning rate of Adam")->capture_default_str();
     app.add_option("--seed", s.seed, "decides every random number: the same seed gives the same bits")
-        ->check(CLI::NonNegativeNumber)
+        ->check([](const std::string& given) { return given[0] == '-' ? "must not be negative: got " + given : ""; })
         ->capture_default_str();
     app.add_option("--device", s.device, "where to train: cpu")->capture_default_str();
 }
