@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
+#include <numeric>
 
 #include "gradus/kernels/simd.h"
 
@@ -46,6 +46,13 @@ double run_chains(int rounds) {
     return seconds;
 }
 
+double median_of(std::vector<double>& values) {
+    if (values.empty()) return 0;
+    const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
 }  // namespace
 
 double peak_flops(int threads) {
@@ -62,20 +69,24 @@ double peak_flops(int threads) {
 }
 
 double triad_bandwidth(int threads) {
-    constexpr std::size_t n = std::size_t(16) << 20;
+    constexpr std::size_t n = std::size_t(16) << 20, slice = std::size_t(1) << 18;
     static std::vector<float> a(n, 1.0f), b(n, 2.0f), c(n, 3.0f);
-    double best = 1e9;
-    for (int repeat = 0; repeat < 3; ++repeat) {
-        const Clock::time_point start = Clock::now();
-        parallel_tasks(threads, [&](std::int64_t i) {
-            const std::size_t begin = n * std::size_t(i) / std::size_t(threads),
-                              end = n * std::size_t(i + 1) / std::size_t(threads);
-            for (std::size_t j = begin; j < end; ++j) a[j] = b[j] + 0.5f * c[j];
-            benchmark::ClobberMemory();
-        });
-        best = std::min(best, seconds_since(start));
-    }
-    return 3.0 * double(n) * sizeof(float) / best;
+    std::vector<double> rate(static_cast<std::size_t>(threads));
+    // Timed slice by slice, about 0.2 ms each, so that an interruption spoils one slice and not the median.
+    parallel_tasks(threads, [&](std::int64_t i) {
+        std::vector<double> times;
+        const std::size_t begin = n * std::size_t(i) / std::size_t(threads),
+                          end = n * std::size_t(i + 1) / std::size_t(threads);
+        for (int repeat = 0; repeat < 2; ++repeat)
+            for (std::size_t from = begin; from + slice <= end; from += slice) {
+                const Clock::time_point start = Clock::now();
+                for (std::size_t j = from; j < from + slice; ++j) a[j] = b[j] + 0.5f * c[j];
+                benchmark::ClobberMemory();
+                times.push_back(seconds_since(start));
+            }
+        rate[std::size_t(i)] = 3.0 * slice * sizeof(float) / median_of(times);
+    });
+    return std::accumulate(rate.begin(), rate.end(), 0.0);
 }
 
 void measure(benchmark::State& state, const Work& work, const std::function<void()>& call) {
@@ -98,8 +109,7 @@ void measure(benchmark::State& state, const Work& work, const std::function<void
         state.SetIterationTime(times.back() * repeats);
     }
     const auto after = limits();
-    std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
-    const double median = times[times.size() / 2];
+    const double median = median_of(times);
     state.counters["threads"] = threads;
     state.counters["seconds"] = median;
     state.counters["flops"] = work.flops;

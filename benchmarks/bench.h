@@ -23,7 +23,7 @@ namespace gradus::bench {
 
 /// Multiply-adds in registers on this many threads, f32: flops per second, about 3 ms of measuring.
 double peak_flops(int threads);
-/// a = b + s c over 3 x 64 MB: bytes per second, about 20 ms of measuring.
+/// a = b + s c over 3 x 64 MB: bytes per second, about 20 ms of measuring; up to 64 threads.
 double triad_bandwidth(int threads);
 
 /// What one call does. The share of the peak is printed for flops, that of the triad for bytes (of the tensors read and

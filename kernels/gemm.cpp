@@ -2,8 +2,6 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 // False alarms of GCC 12 about its own AVX-512 intrinsics, in which Eigen's code ends.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
 #include <Eigen/Core>

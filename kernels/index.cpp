@@ -100,19 +100,25 @@ void for_chunk(bool along_axis, int64_t lines, int64_t length, const Body& body)
     }
 }
 
-/// The positions of each index value: order[start[j]] … are the places where the value is j, in order.
+/// The positions of each index value: order[start[j]] … order[start[j + 1] - 1] are the places where it is j, in order.
+/// From the pool: an embedding needs them in every step.
 struct Buckets {
-    Buckets(const int64_t* index, int64_t count, int64_t bound)
-        : start(std::size_t(bound) + 1), order(std::size_t(count)) {
-        for (int64_t i = 0; i < count; ++i) ++start[std::size_t(index[i])];
+    Buckets(const Tensor& index, int64_t bound)
+        : starts(Tensor::empty({bound + 1}, DType::i64, index.device())), places(Tensor::empty_like(index)) {
+        const int64_t count = index.numel();
+        const int64_t* values = index.data<int64_t>();
+        std::fill_n(start, bound + 1, 0);
+        for (int64_t i = 0; i < count; ++i) ++start[values[i]];
         int64_t total = 0;
-        for (int64_t& s : start) total += std::exchange(s, total);
-        for (int64_t i = 0; i < count; ++i) order[std::size_t(start[std::size_t(index[i])]++)] = i;
+        for (int64_t j = 0; j <= bound; ++j) total += std::exchange(start[j], total);
+        for (int64_t i = 0; i < count; ++i) order[start[values[i]]++] = i;
         // Each entry now is its bucket's end, which is the next one's start.
-        for (std::size_t j = start.size() - 1; j > 0; --j) start[j] = start[j - 1];
+        for (int64_t j = bound; j > 0; --j) start[j] = start[j - 1];
         start[0] = 0;
     }
-    std::vector<int64_t> start, order;
+    Tensor starts, places;
+    int64_t* const start = starts.data<int64_t>();
+    int64_t* const order = places.data<int64_t>();
 };
 
 std::string position_text(const Shape& shape, int64_t flat) {
@@ -181,7 +187,7 @@ void cpu::index_sum(const Tensor& x, int axis, const Tensor& index, int64_t skip
     if (y.numel() == 0) return;
     const int64_t count = index.numel(), bound = y.size(axis), outer = product(y.shape(), 0, axis),
                   inner = product(y.shape(), axis + 1, y.rank());
-    const Buckets buckets(index.data<int64_t>(), count, bound);
+    const Buckets buckets(index, bound);
     visit(y.dtype(), [&](auto zero) {
         using T = decltype(zero);
         const T* source = x.data<T>();
@@ -192,11 +198,8 @@ void cpu::index_sum(const Tensor& x, int axis, const Tensor& index, int64_t skip
             for (int64_t row = begin; row < end; ++row) {
                 const int64_t block = row / bound, j = row % bound;
                 T* to = target + row * inner;
-                const int64_t from = buckets.start[std::size_t(j)],
-                              until = j == skip ? from : buckets.start[std::size_t(j) + 1];
-                const auto part = [&](int64_t p) {
-                    return source + (block * count + buckets.order[std::size_t(p)]) * inner;
-                };
+                const int64_t from = buckets.start[j], until = j == skip ? from : buckets.start[j + 1];
+                const auto part = [&](int64_t p) { return source + (block * count + buckets.order[p]) * inner; };
                 if (from == until) {
                     std::fill_n(to, inner, T(0));
                 } else if (until == from + 1) {

@@ -109,8 +109,7 @@ std::vector<OpRow> reduce_rows() {
     add(rows, "sum", sum, reference::total, true, integer_sum);
     add(rows, "mean", mean, reference::mean, true);
     add(
-        rows, "var unbiased", unbiased_variance, [](const Row& x) { return reference::variance(x, 1); }, true,
-        composed);
+        rows, "var unbiased", unbiased_variance, [](const Row& x) { return reference::variance(x, 1); }, true);
     add(
         rows, "var biased", biased_variance, [](const Row& x) { return reference::variance(x, 0); }, true);
     add(rows, "max", max, reference::largest, false, with_integers);

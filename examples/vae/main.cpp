@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -30,6 +31,14 @@ void on_interrupt(int) {
     [[maybe_unused]] const auto written = write(STDERR_FILENO, message, sizeof message - 1);
 }
 
+/// CLI11 itself lets -1 and 2^64 through.
+std::string check_seed(const std::string& given) {
+    std::uint64_t seed = 0;
+    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), seed);
+    const bool whole = error == std::errc() && end == given.data() + given.size();
+    return whole ? "" : "must be a whole number from 0 to 2^64 - 1: got '" + given + "'";
+}
+
 void add_options(CLI::App& app, VaeSettings& s) {
     app.add_option("--out", s.out, "folder of the run")->capture_default_str();
     app.add_option("--data", s.data, "folder with Fashion-MNIST's four .gz files [Debian's package, fetched once]");
@@ -41,7 +50,7 @@ void add_options(CLI::App& app, VaeSettings& s) {
     app.add_option("--hidden", s.hidden, "width of the hidden layers")->capture_default_str();
     app.add_option("--lr", s.lr, "learning rate of Adam")->capture_default_str();
     app.add_option("--seed", s.seed, "decides every random number: the same seed gives the same bits")
-        ->check([](const std::string& given) { return given[0] == '-' ? "must not be negative: got " + given : ""; })
+        ->check(check_seed)
         ->capture_default_str();
     app.add_option("--device", s.device, "where to train: cpu")->capture_default_str();
 }
@@ -132,7 +141,7 @@ int main(int argc, char** argv) {
     }
     if (!task) return 0;
     try {
-        Progress progress("training");
+        Progress progress("vae");
         const VaeRun run = task->trainer->run(stop, progress);
         report(task->settings, *task->trainer, run);
         return run.stopped_by == "interrupt" ? interrupted : 0;

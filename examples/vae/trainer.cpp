@@ -26,6 +26,13 @@ std::string shown(const Terms& terms) {
     return line;
 }
 
+/// Short, so that a progress line fits a terminal of 80 columns or little more.
+std::string brief(const Terms& terms) {
+    char line[64];
+    std::snprintf(line, sizeof line, "rec %.1f + KL %.1f", terms.reconstruction, terms.kl);
+    return line;
+}
+
 LoaderOptions loader_options(const VaeSettings& settings) {
     LoaderOptions options;
     options.batch_size = settings.batch, options.seed = settings.seed;
@@ -180,8 +187,8 @@ VaeRun VaeTrainer::run(const std::atomic<bool>& stop, Progress& progress) {
         report.seconds += now() - start, report.images += images.size(0);
         window_.add(terms, images.size(0)), epoch_.add(terms, images.size(0));
         progress.update(step_, last,
-                        text("epoch ", loader_.epoch() + 1, "  ", shown(window_.mean()), "  ",
-                             format_count(report.images_per_second()), " images/s"));
+                        text("epoch ", loader_.epoch() + 1, "  ", brief(window_.mean()), "  ",
+                             format_count(report.images_per_second()), " img/s"));
         if (step_ % steps_a_point != 0) continue;
         history_.train.push_back({step_, window_.mean()});
         JsonObject line = record("step", step_, loader_.epoch());

@@ -193,7 +193,7 @@ TEST_CASE("a resumed run of the autoencoder ends with the same bits", "[examples
     CHECK(run(straight, never, &shown).stopped_by == "epochs");
     CHECK(contains(shown, "training 15/15"));
     CHECK(contains(shown, "epoch 3: test -ELBO"));
-    CHECK(contains(shown, "images/s"));
+    CHECK(contains(shown, "img/s"));
     CHECK(straight.steps() == 15);
     const Checkpoint expected = load_latest(whole.out);
 
