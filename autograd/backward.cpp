@@ -13,7 +13,8 @@ struct LeafState {
     Tensor gradient;
 };
 
-/// One backward pass over the graph behind a tensor. Its scratch lies in the nodes; the destructor cleans it, also after an error.
+/// One backward pass over the graph behind a tensor. Its scratch lies in the nodes; the destructor cleans it, also
+/// after an error.
 class Run {
   public:
     explicit Run(BackwardOptions options) : options_(options) {
@@ -60,13 +61,15 @@ class Run {
         bool operator==(const Key&) const = default;
     };
     struct HashKey {
-        std::size_t operator()(const Key& key) const { return std::hash<const void*>()(key.past) + std::size_t(key.output); }
+        std::size_t operator()(const Key& key) const {
+            return std::hash<const void*>()(key.past) + std::size_t(key.output);
+        }
     };
 
     void enter(Node* node) {
         std::uint64_t free = 0;
-        check(node->run.compare_exchange_strong(free, id_, std::memory_order_acq_rel),
-              "backward: the graph behind ", node->op, " is in another thread's backward pass at this moment");
+        check(node->run.compare_exchange_strong(free, id_, std::memory_order_acq_rel), "backward: the graph behind ",
+              node->op, " is in another thread's backward pass at this moment");
         visited_.push_back(node);
         node->pending = 0;
         check(!node->dropped, "backward: the graph was freed by an earlier backward (at ", node->op,
@@ -118,8 +121,8 @@ class Run {
             Leaf* leaf = static_cast<Leaf*>(edge.target.get());
             LeafState& state = leaves_[leaf];
             if (g.defined()) {
-                check(g.shape() == leaf->shape() && g.dtype() == leaf->dtype(), op, ": its rule gave a gradient of ", g.shape(),
-                      " ", g.dtype(), " for a leaf of ", leaf->shape(), " ", leaf->dtype());
+                check(g.shape() == leaf->shape() && g.dtype() == leaf->dtype(), op, ": its rule gave a gradient of ",
+                      g.shape(), " ", g.dtype(), " for a leaf of ", leaf->shape(), " ", leaf->dtype());
                 add_to(state.gradient, std::move(g));
             }
             if (--state.pending == 0 && state.gradient.defined()) settle(leaf, std::move(state.gradient));
@@ -154,8 +157,9 @@ class Run {
         gradients.push_back(std::move(node.first_gradient));
         node.first_gradient = Tensor();
         for (int i = 1; i < node.outputs; ++i)
-            gradients.push_back(std::size_t(i) <= node.more_gradients.size() ? std::move(node.more_gradients[std::size_t(i - 1)])
-                                                                             : Tensor());
+            gradients.push_back(std::size_t(i) <= node.more_gradients.size()
+                                    ? std::move(node.more_gradients[std::size_t(i - 1)])
+                                    : Tensor());
         node.more_gradients.clear();
         bool any = false;
         for (int i = 0; i < node.outputs; ++i) {
@@ -210,9 +214,10 @@ Tensor starting_gradient(const char* op, const Tensor& y, const Tensor& gradient
               " needs a gradient to start from: reduce it to one element (sum, mean) or pass a tensor of its shape");
         return ones_like(y);
     }
-    check(gradient.shape() == y.shape(), op, ": the gradient's shape ", gradient.shape(), " is not that of the result, ",
-          y.shape());
-    check(gradient.device() == y.device(), op, ": the gradient is on ", gradient.device(), ", the result on ", y.device());
+    check(gradient.shape() == y.shape(), op, ": the gradient's shape ", gradient.shape(),
+          " is not that of the result, ", y.shape());
+    check(gradient.device() == y.device(), op, ": the gradient is on ", gradient.device(), ", the result on ",
+          y.device());
     return gradient.dtype() == y.dtype() ? gradient : cast(gradient, y.dtype());
 }
 
@@ -225,7 +230,8 @@ void backward(const Tensor& loss, const Tensor& gradient, BackwardOptions option
     run.start(loss, std::move(g));
 }
 
-std::vector<Tensor> gradients(const Tensor& y, const std::vector<Tensor>& xs, BackwardOptions options, const Tensor& gradient) {
+std::vector<Tensor> gradients(const Tensor& y, const std::vector<Tensor>& xs, BackwardOptions options,
+                              const Tensor& gradient) {
     for (const Tensor& x : xs) check(x.requires_grad(), "gradients: an x of shape ", x.shape(), " wants no gradient");
     Tensor g = starting_gradient("gradients", y, gradient);
     std::vector<Tensor> found(xs.size());

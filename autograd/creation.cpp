@@ -57,7 +57,8 @@ Tensor drawn(const char* op, const Shape& shape, DType dtype, Device device, Gen
 }  // namespace
 
 Tensor uniform(const Shape& shape, double low, double high, DType dtype, Device device, Generator* generator) {
-    check(std::isfinite(low) && std::isfinite(high) && low <= high, "uniform: needs finite low <= high: got ", low, " and ", high);
+    check(std::isfinite(low) && std::isfinite(high) && low <= high, "uniform: needs finite low <= high: got ", low,
+          " and ", high);
     return drawn("uniform", shape, dtype, device, generator,
                  [&](const Tensor& y, const Draw& draw) { kernels::uniform(y, low, high, draw); });
 }

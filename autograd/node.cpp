@@ -9,8 +9,9 @@ namespace gradus {
 bool recording(const Tensor& x) { return thread_state().grad_mode && x.requires_grad(); }
 
 void Saved::modified() const {
-    fail("backward: a tensor of shape ", tensor_.shape(), " that an op saved for its gradient was modified in place (version ",
-         tensor_.version(), ", saved at ", version_, "): change it after backward, or save a clone");
+    fail("backward: a tensor of shape ", tensor_.shape(),
+         " that an op saved for its gradient was modified in place (version ", tensor_.version(), ", saved at ",
+         version_, "): change it after backward, or save a clone");
 }
 
 Tensor Node::gradient() const { return {}; }
@@ -33,7 +34,9 @@ void Node::dispose() {
 }
 
 void refuse_second_order(const char* op) {
-    fail(op, ": the gradient of this fused op cannot be differentiated again: use the composed ops, or create_graph = false");
+    fail(op,
+         ": the gradient of this fused op cannot be differentiated again: use the composed ops, or create_graph = "
+         "false");
 }
 
 void check_finite(const char* op, const char* direction, const Tensor& x, const std::string& where) {
@@ -64,8 +67,8 @@ Leaf& leaf_of(const char* what, const Tensor& x) {
 }  // namespace
 
 void move_leaf(const Tensor& x, const Tensor& value) {
-    check(x.is_leaf() && x.shape() == value.shape(), "move_leaf: needs a leaf and a value of its shape: got ", x.shape(),
-          " and ", value.shape());
+    check(x.is_leaf() && x.shape() == value.shape(), "move_leaf: needs a leaf and a value of its shape: got ",
+          x.shape(), " and ", value.shape());
     if (x.requires_grad()) leaf_of("move_leaf", x).move(value.dtype(), value.device());
     x.become(value);
 }
@@ -78,8 +81,10 @@ void assign_grad(const Tensor& leaf, const Tensor& gradient) { leaf_of("assign_g
 
 void on_grad(const Tensor& x, Hook hook) {
     check(x.requires_grad(), "on_grad: the tensor wants no gradient: call require_grad first");
-    if (x.is_leaf()) static_cast<Leaf&>(*x.past()).add_hook(std::move(hook));
-    else static_cast<Node&>(*x.past()).hooks.emplace_back(x.output(), std::move(hook));
+    if (x.is_leaf())
+        static_cast<Leaf&>(*x.past()).add_hook(std::move(hook));
+    else
+        static_cast<Node&>(*x.past()).hooks.emplace_back(x.output(), std::move(hook));
 }
 
 Tensor Leaf::gradient() const {
@@ -88,7 +93,8 @@ Tensor Leaf::gradient() const {
 }
 
 void Leaf::assign(Tensor gradient) {
-    check(!gradient.defined() || (gradient.shape() == shape_ && gradient.dtype() == dtype_ && gradient.device() == device_),
+    check(!gradient.defined() ||
+              (gradient.shape() == shape_ && gradient.dtype() == dtype_ && gradient.device() == device_),
           "assign_grad: the gradient does not fit its leaf: expected ", shape_, " ", dtype_);
     const std::lock_guard lock(mutex_);
     gradient_ = std::move(gradient);

@@ -4,10 +4,10 @@
 // An op computes y, then says for each operand what to do with g = dL/dy:
 //     return record("matmul", y, wrt(a, [b = saved(b)](const Tensor& g) { return matmul(g, transpose(b())); }),
 //                                wrt(b, [a = saved(a)](const Tensor& g) { return matmul(transpose(a()), g); }));
-// A rule may take the result too: wrt(x, [](const Tensor& g, const Tensor& y) { return g * y; }). The capture list is exactly what
-// backward keeps; an operand that wants no gradient drops its rule at once. Rules are made of ops, so a gradient can be
-// differentiated again; a rule made of a fused kernel calls `first_order_only(op)` first. `record` returns a new handle, so the
-// graph has no cycles: nodes hold their operands' pasts, tensors hold their node.
+// A rule may take the result too: wrt(x, [](const Tensor& g, const Tensor& y) { return g * y; }). The capture list is
+// exactly what backward keeps; an operand that wants no gradient drops its rule at once. Rules are made of ops, so a
+// gradient can be differentiated again; a rule made of a fused kernel calls `first_order_only(op)` first. `record`
+// returns a new handle, so the graph has no cycles: nodes hold their operands' pasts, tensors hold their node.
 #pragma once
 
 #include <atomic>
@@ -31,16 +31,19 @@ struct BackwardOptions {
     bool retain_graph = false;  ///< keep what the rules saved, so that backward may run again
     bool create_graph = false;  ///< record the backward pass itself, for gradients of gradients; implies retain_graph
 };
-/// Accumulates dL/dx into every leaf x that L depends on. L has one element, or `gradient` (of L's shape) is what it starts from.
+/// Accumulates dL/dx into every leaf x that L depends on. L has one element, or `gradient` (of L's shape) is what it
+/// starts from.
 void backward(const Tensor& loss, const Tensor& gradient = {}, BackwardOptions options = {});
 /// dy/dx for each x, leaves' own gradients untouched; an x that y does not depend on gives an undefined tensor.
 std::vector<Tensor> gradients(const Tensor& y, const std::vector<Tensor>& xs, BackwardOptions options = {},
                               const Tensor& gradient = {});
 
-/// Puts `value` (another device, dtype or arena slice, same shape) behind leaf x and all its handles; identity and hooks stay, the gradient goes along.
+/// Puts `value` (another device, dtype or arena slice, same shape) behind leaf x and all its handles; identity and
+/// hooks stay, the gradient goes along.
 void move_leaf(const Tensor& x, const Tensor& value);
-void zero_grad(const Tensor& leaf);                               ///< forgets the leaf's gradient
-void assign_grad(const Tensor& leaf, const Tensor& gradient);     ///< puts a gradient in place, as a collective or a test does
+void zero_grad(const Tensor& leaf);  ///< forgets the leaf's gradient
+void assign_grad(const Tensor& leaf,
+                 const Tensor& gradient);  ///< puts a gradient in place, as a collective or a test does
 using Hook = std::function<void(const Tensor& gradient)>;
 /// Called with x's whole gradient as soon as its last consumer is done: for a leaf after it was accumulated.
 void on_grad(const Tensor& x, Hook hook);
@@ -159,8 +162,11 @@ class RuleNode final : public Node, public SlabAllocated<RuleNode<Rules...>> {
             if (grad_enabled()) y.attach(Ref<Past>(this));
         }
         std::size_t i = 0;
-        std::apply([&](const auto&... rule) { ((rule ? void(operands[i] = call(*rule, gradients[0], y)) : void(), ++i), ...); },
-                   rules_);
+        std::apply(
+            [&](const auto&... rule) {
+                ((rule ? void(operands[i] = call(*rule, gradients[0], y)) : void(), ++i), ...);
+            },
+            rules_);
     }
     void drop_saved() override {
         std::apply([](auto&... rule) { (rule.reset(), ...); }, rules_);
@@ -170,8 +176,10 @@ class RuleNode final : public Node, public SlabAllocated<RuleNode<Rules...>> {
   private:
     template <class Rule>
     static Tensor call(const Rule& rule, const Tensor& g, const Tensor& y) {
-        if constexpr (wants_result<Rule>) return rule(g, y);
-        else return rule(g);
+        if constexpr (wants_result<Rule>)
+            return rule(g, y);
+        else
+            return rule(g);
     }
     std::array<Edge, sizeof...(Rules)> edges_;
     std::tuple<std::optional<Rules>...> rules_;
@@ -214,10 +222,12 @@ Tensor record(const char* op, const Tensor& y, Wrt<Rules>... operands) {
     return out;
 }
 
-/// When one call yields all gradients: rule(span of dL/dy) -> vector of dL/dx in the order of xs; entries of operands that
-/// want none are ignored. `wanted(i)` inside the rule is the caller's business: capture recording(x) where it saves work.
+/// When one call yields all gradients: rule(span of dL/dy) -> vector of dL/dx in the order of xs; entries of operands
+/// that want none are ignored. `wanted(i)` inside the rule is the caller's business: capture recording(x) where it
+/// saves work.
 template <class Rule>
-std::vector<Tensor> record_joint(const char* op, const std::vector<Tensor>& ys, const std::vector<Tensor>& xs, Rule rule) {
+std::vector<Tensor> record_joint(const char* op, const std::vector<Tensor>& ys, const std::vector<Tensor>& xs,
+                                 Rule rule) {
     if (thread_state().anomaly) [[unlikely]]
         for (const Tensor& y : ys) check_finite(op, "forward", y, {});
     std::vector<Edge> edges;

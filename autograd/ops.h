@@ -1,9 +1,10 @@
-// The vocabulary: every public op, one line of math and shapes each. Rules stand beside the ops, in the .cpp of the family.
+// The vocabulary: every public op, one line of math and shapes each. Rules stand beside the ops, in the .cpp of the
+// family.
 //
-// Conventions. An op returns a new tensor (or a small struct of several) and writes nothing else. Operands broadcast aligned at
-// the right. Negative axes count from the end. Two tensors must lie on one device. dtypes: bool < u8 < i32 < i64 < floats; an
-// integer with a float gives the float, f16 with bf16 gives f32, a 0-d tensor or a host number does not raise the class of the
-// other operand. NaN propagates. Gradients flow through floating tensors only.
+// Conventions. An op returns a new tensor (or a small struct of several) and writes nothing else. Operands broadcast
+// aligned at the right. Negative axes count from the end. Two tensors must lie on one device. dtypes: bool < u8 < i32 <
+// i64 < floats; an integer with a float gives the float, f16 with bf16 gives f32, a 0-d tensor or a host number does
+// not raise the class of the other operand. NaN propagates. Gradients flow through floating tensors only.
 #pragma once
 
 #include <optional>
@@ -28,35 +29,41 @@ Tensor eye(std::int64_t rows, std::int64_t columns, DType dtype, Device device);
 /// Drawn from [low, high); the generator's next draw, or the thread's where none is given. Floating dtypes.
 Tensor uniform(const Shape& shape, double low, double high, DType dtype, Device device, Generator* generator = nullptr);
 /// Drawn from N(mean, deviation²).
-Tensor normal(const Shape& shape, double mean, double deviation, DType dtype, Device device, Generator* generator = nullptr);
+Tensor normal(const Shape& shape, double mean, double deviation, DType dtype, Device device,
+              Generator* generator = nullptr);
 
 // ---- views: no copy, same storage ----
-Tensor view(const Tensor& x, const Shape& shape);     ///< the same elements under another shape; throws where a copy would be needed
+Tensor view(const Tensor& x,
+            const Shape& shape);  ///< the same elements under another shape; throws where a copy would be needed
 Tensor reshape(const Tensor& x, const Shape& shape);  ///< a view where possible, else a copy; one size may be -1
 Tensor permute(const Tensor& x, const Axes& order);
 Tensor transpose(const Tensor& x, int axis_a = -2, int axis_b = -1);
-Tensor slice(const Tensor& x, int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1);  ///< [start:stop:step], step > 0; bounds clamp as in Python
+Tensor slice(const Tensor& x, int axis, std::int64_t start, std::int64_t stop,
+             std::int64_t step = 1);  ///< [start:stop:step], step > 0; bounds clamp as in Python
 Tensor select(const Tensor& x, int axis, std::int64_t index);  ///< one index of an axis; the axis goes
 Tensor expand(const Tensor& x, const Shape& shape);            ///< axes of size 1 stretched, stride 0
 Tensor broadcast_to(const Tensor& x, const Shape& shape);      ///< the same as expand
 Tensor squeeze(const Tensor& x, const Axes& axes = {});        ///< drops axes of size 1 (all of them, or those named)
 Tensor unsqueeze(const Tensor& x, int axis);                   ///< a new axis of size 1 at this place of the result
 Tensor flatten(const Tensor& x, int first = 0, int last = -1);
-std::vector<Tensor> split(const Tensor& x, int parts, int axis = 0);  ///< balanced: sizes differ by at most one, exactly `parts` views
+std::vector<Tensor> split(const Tensor& x, int parts,
+                          int axis = 0);  ///< balanced: sizes differ by at most one, exactly `parts` views
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int axis = 0);
-std::vector<Tensor> chunk(const Tensor& x, int parts, int axis = 0);  ///< pieces of ceil(n / parts), as PyTorch: there may be fewer
-Tensor flip(const Tensor& x, const Axes& axes);                       ///< a copy with these axes reversed
-Tensor detach(const Tensor& x);                                       ///< the same storage without a past
+std::vector<Tensor> chunk(const Tensor& x, int parts,
+                          int axis = 0);         ///< pieces of ceil(n / parts), as PyTorch: there may be fewer
+Tensor flip(const Tensor& x, const Axes& axes);  ///< a copy with these axes reversed
+Tensor detach(const Tensor& x);                  ///< the same storage without a past
 
 // ---- copies ----
-Tensor contiguous(const Tensor& x);             ///< x itself when row-major already, else a copy
-Tensor clone(const Tensor& x);                  ///< always a copy, row-major
-Tensor to(const Tensor& x, Device device);      ///< x itself when it is there already
-Tensor cast(const Tensor& x, DType dtype);      ///< floats to integers truncate; anything to bool is x != 0
+Tensor contiguous(const Tensor& x);         ///< x itself when row-major already, else a copy
+Tensor clone(const Tensor& x);              ///< always a copy, row-major
+Tensor to(const Tensor& x, Device device);  ///< x itself when it is there already
+Tensor cast(const Tensor& x, DType dtype);  ///< floats to integers truncate; anything to bool is x != 0
 Tensor cat(const std::vector<Tensor>& xs, int axis = 0);
 Tensor stack(const std::vector<Tensor>& xs, int axis = 0);
 /// before/after: how many elements to add at each end of each axis; negative ones cut.
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after, double value = 0);
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after,
+           double value = 0);
 Tensor repeat(const Tensor& x, const Shape& times);  ///< tiles the tensor
 
 // ---- pointwise, one operand ----
@@ -84,7 +91,7 @@ Tensor erf(const Tensor& x);
 Tensor sign(const Tensor& x);
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
-Tensor round(const Tensor& x);  ///< halves to even
+Tensor round(const Tensor& x);                           ///< halves to even
 Tensor clamp(const Tensor& x, double low, double high);  ///< slope 0 at and beyond both bounds
 Tensor is_nan(const Tensor& x);                          ///< bool
 Tensor is_inf(const Tensor& x);                          ///< bool
@@ -143,18 +150,21 @@ Tensor logical_xor(const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  ///< a where true, else b; bool condition
 Tensor where(const Tensor& condition, const Tensor& a, double b);
 Tensor where(const Tensor& condition, double a, const Tensor& b);
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);  ///< value where the bool mask is true; value must fit the dtype
-Tensor tril(const Tensor& x, std::int64_t diagonal = 0);                ///< zeros above the diagonal of the last two axes
-Tensor triu(const Tensor& x, std::int64_t diagonal = 0);                ///< zeros below it
+Tensor masked_fill(const Tensor& x, const Tensor& mask,
+                   double value);  ///< value where the bool mask is true; value must fit the dtype
+Tensor tril(const Tensor& x, std::int64_t diagonal = 0);  ///< zeros above the diagonal of the last two axes
+Tensor triu(const Tensor& x, std::int64_t diagonal = 0);  ///< zeros below it
 
 // ---- reductions: no axes means all; keep leaves axes of size 1 ----
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keep = false);   ///< bool and i32, u8 add up in i64
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keep = false);  ///< floating; an empty one is NaN
-Tensor var(const Tensor& x, const Axes& axes = {}, bool keep = false, bool unbiased = true);  ///< Σ(x - x̄)² / (n - 1), or / n
-Tensor max(const Tensor& x, const Axes& axes = {}, bool keep = false);   ///< slope to the first largest element
+Tensor var(const Tensor& x, const Axes& axes = {}, bool keep = false,
+           bool unbiased = true);                                       ///< Σ(x - x̄)² / (n - 1), or / n
+Tensor max(const Tensor& x, const Axes& axes = {}, bool keep = false);  ///< slope to the first largest element
 Tensor min(const Tensor& x, const Axes& axes = {}, bool keep = false);
 Tensor prod(const Tensor& x, const Axes& axes = {}, bool keep = false);
-Tensor argmax(const Tensor& x, int axis, bool keep = false);  ///< i64; the first of equal ones; the first NaN where there is one
+Tensor argmax(const Tensor& x, int axis,
+              bool keep = false);  ///< i64; the first of equal ones; the first NaN where there is one
 Tensor argmin(const Tensor& x, int axis, bool keep = false);
 Tensor any(const Tensor& x, const Axes& axes = {}, bool keep = false);  ///< bool operands only
 Tensor all(const Tensor& x, const Axes& axes = {}, bool keep = false);
@@ -163,46 +173,56 @@ Tensor norm(const Tensor& x, const Axes& axes = {}, bool keep = false);  ///< �
 Tensor cumsum(const Tensor& x, int axis);
 
 // ---- products ----
-/// (…, m, k) (…, k, n) -> (…, m, n); batch axes broadcast; a vector on either side counts as a row or column that goes again.
+/// (…, m, k) (…, k, n) -> (…, m, n); batch axes broadcast; a vector on either side counts as a row or column that goes
+/// again.
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// x wᵀ + bias: (…, in) (out, in) (out) -> (…, out). The bias may be undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 // ---- rows ----
-Tensor softmax(const Tensor& x, int axis);      ///< a row that is all -inf gives NaN
+Tensor softmax(const Tensor& x, int axis);  ///< a row that is all -inf gives NaN
 Tensor log_softmax(const Tensor& x, int axis);
-/// softmax over the axis among the elements where `visible` (bool, broadcasts to x) is true; a row that sees nothing is all zeros with zero gradient.
+/// softmax over the axis among the elements where `visible` (bool, broadcasts to x) is true; a row that sees nothing is
+/// all zeros with zero gradient.
 Tensor masked_softmax(const Tensor& x, const Tensor& visible, int axis);
-/// (x - x̄) / √(var + eps) · weight + bias over the trailing axes, as many as `weight` has; weight and bias may be undefined (then the last axis).
+/// (x - x̄) / √(var + eps) · weight + bias over the trailing axes, as many as `weight` has; weight and bias may be
+/// undefined (then the last axis).
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
-Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-5);  ///< x / √(mean x² + eps) · weight, last axis
+Tensor rms_norm(const Tensor& x, const Tensor& weight = {},
+                double eps = 1e-5);  ///< x / √(mean x² + eps) · weight, last axis
 
 // ---- indexing: index tensors are i64 or i32; an index out of range throws naming position, value and range ----
-Tensor embedding(const Tensor& ids, const Tensor& table, std::int64_t padding_idx = -1);  ///< (…) (n, d) -> (…, d); the padding row never gets a gradient
-Tensor gather(const Tensor& x, int axis, const Tensor& index);       ///< out[i][j] = x[index[i][j]][j] for axis 0
-Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& source);  ///< a copy of x with source added at index
-Tensor index_select(const Tensor& x, int axis, const Tensor& index); ///< whole slices of an axis, index 1-d
+Tensor embedding(const Tensor& ids, const Tensor& table,
+                 std::int64_t padding_idx = -1);  ///< (…) (n, d) -> (…, d); the padding row never gets a gradient
+Tensor gather(const Tensor& x, int axis, const Tensor& index);  ///< out[i][j] = x[index[i][j]][j] for axis 0
+Tensor scatter_add(const Tensor& x, int axis, const Tensor& index,
+                   const Tensor& source);                             ///< a copy of x with source added at index
+Tensor index_select(const Tensor& x, int axis, const Tensor& index);  ///< whole slices of an axis, index 1-d
 Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype = DType::f32);
 struct TopK {
     Tensor values, indices;
 };
-TopK topk(const Tensor& x, std::int64_t k, int axis = -1, bool largest = true);  ///< sorted, equal ones by index; indices are i64
+TopK topk(const Tensor& x, std::int64_t k, int axis = -1,
+          bool largest = true);  ///< sorted, equal ones by index; indices are i64
 
 // ---- random ----
-/// x / (1 - p) where kept, 0 where dropped; p = 1 gives zeros. The same draw gives the same mask on every device and thread count.
+/// x / (1 - p) where kept, 0 where dropped; p = 1 gives zeros. The same draw gives the same mask on every device and
+/// thread count.
 Tensor dropout(const Tensor& x, double p, bool training = true, Generator* generator = nullptr);
 
 // ---- attention ----
 struct AttentionOptions {
     Tensor mask = {};           ///< bool, true = may be seen; broadcasts to (B, H, T, S)
     Tensor additive_mask = {};  ///< floating, added to the scores (0 and -inf); broadcasts likewise
-    bool causal = false;   ///< query t sees keys 0 … t + S - T
-    double dropout = 0;    ///< on the weights; 0 outside training
-    double scale = 0;      ///< 0 means 1/√D
+    bool causal = false;        ///< query t sees keys 0 … t + S - T
+    double dropout = 0;         ///< on the weights; 0 outside training
+    double scale = 0;           ///< 0 means 1/√D
     Generator* generator = nullptr;
 };
-/// softmax(q kᵀ · scale, masked) v, fused: (B, H, T, D) (B, H, S, D) (B, H, S, E) -> (B, H, T, E). A query that sees nothing gives zeros.
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+/// softmax(q kᵀ · scale, masked) v, fused: (B, H, T, D) (B, H, S, D) (B, H, S, E) -> (B, H, T, E). A query that sees
+/// nothing gives zeros.
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options = {});
 
 // ---- losses ----
 enum class Reduction { none, sum, mean };
@@ -212,8 +232,8 @@ struct CrossEntropyOptions {
     Tensor class_weights = {};  ///< (C) or undefined
     Reduction reduction = Reduction::mean;
 };
-/// -Σ over kept rows of w log softmax(x)_target, divided by Σ w for mean. x is (N, C) or (N, C, …), class axis 1; targets (N, …) integers,
-/// or probabilities of x's shape. All rows ignored: mean is NaN with zero gradient, sum is 0.
+/// -Σ over kept rows of w log softmax(x)_target, divided by Σ w for mean. x is (N, C) or (N, C, …), class axis 1;
+/// targets (N, …) integers, or probabilities of x's shape. All rows ignored: mean is NaN with zero gradient, sum is 0.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
 struct LossSum {
     Tensor sum;    ///< 0-d, carries the gradient
@@ -224,9 +244,11 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, const Cr
 // Losses below refuse shapes that only match by broadcasting.
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
-Tensor bce_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);  ///< logs clamped at -100
+Tensor bce_loss(const Tensor& x, const Tensor& target,
+                Reduction reduction = Reduction::mean);  ///< logs clamped at -100
 Tensor bce_with_logits_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
-Tensor gaussian_kl(const Tensor& mean, const Tensor& log_variance, Reduction reduction = Reduction::sum);  ///< -½ (1 + lv - μ² - e^lv), against N(0, 1)
+Tensor gaussian_kl(const Tensor& mean, const Tensor& log_variance,
+                   Reduction reduction = Reduction::sum);  ///< -½ (1 + lv - μ² - e^lv), against N(0, 1)
 
 // ---- writes in place: bump the version; refuse expanded destinations; not recorded ----
 void copy_(const Tensor& destination, const Tensor& source);

@@ -14,8 +14,10 @@ Tensor chain(const char* op, const Tensor& g, const Tensor& x) {
     kernels::chain<Op, order>(g, x, gx);
     return record(op, gx, wrt(g, [op, x = saved(x)](const Tensor& gg) { return chain<Op, order>(op, gg, x()); }),
                   wrt(x, [op, g = saved(g), x = saved(x)](const Tensor& gg) {
-                      if constexpr (order == 1) return chain<Op, 2>(op, mul(gg, g()), x());
-                      else return fail(op, ": has no third derivative"), Tensor();
+                      if constexpr (order == 1)
+                          return chain<Op, 2>(op, mul(gg, g()), x());
+                      else
+                          return fail(op, ": has no third derivative"), Tensor();
                   }));
 }
 
@@ -101,7 +103,8 @@ Tensor round(const Tensor& x) { return unary<pointwise::Round>("round", x); }
 Tensor clamp(const Tensor& x, double low, double high) {
     check(!(low > high), "clamp: low ", low, " is above high ", high);
     const DType dtype = std::isfinite(low) && result_type(x, low) != x.dtype() ? result_type(x, low)
-                        : std::isfinite(high) ? result_type(x, high) : x.dtype();
+                        : std::isfinite(high)                                  ? result_type(x, high)
+                                                                               : x.dtype();
     Tensor y = std::isinf(low) ? cast(detach(x), dtype) : binary<pointwise::Maximum>(x, low, dtype);
     if (!std::isinf(high)) y = binary<pointwise::Minimum>(y, high, dtype);
     if (y.identity() == x.identity()) y = x.without_past();
@@ -138,14 +141,17 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 Tensor div(const Tensor& a, const Tensor& b) {
     return record("div", binary<pointwise::Div>("div", a, b, divided(result_type(a, b))),
                   wrt(a, [a = Form(a), b = saved(b)](const Tensor& g) { return a.fit(div(g, b())); }),
-                  wrt(b, [form = Form(b), b = saved(b)](const Tensor& g, const Tensor& y) { return form.fit(neg(div(mul(g, y), b()))); }));
+                  wrt(b, [form = Form(b), b = saved(b)](const Tensor& g, const Tensor& y) {
+                      return form.fit(neg(div(mul(g, y), b())));
+                  }));
 }
 
 Tensor pow(const Tensor& a, const Tensor& b) {
     return record("pow", binary<pointwise::Pow>("pow", a, b, result_type(a, b)),
-                  wrt(a, [form = Form(a), a = saved(a), b = saved(b)](const Tensor& g) {
-                      return form.fit(mul(g, where(equal(b(), 0), 0, mul(b(), pow(a(), sub(b(), 1))))));
-                  }),
+                  wrt(a,
+                      [form = Form(a), a = saved(a), b = saved(b)](const Tensor& g) {
+                          return form.fit(mul(g, where(equal(b(), 0), 0, mul(b(), pow(a(), sub(b(), 1))))));
+                      }),
                   wrt(b, [form = Form(b), a = saved(a)](const Tensor& g, const Tensor& y) {
                       return form.fit(mul(g, where(equal(a(), 0), 0, mul(y, log(a())))));
                   }));
@@ -164,15 +170,21 @@ Tensor winners_share(const Tensor& g, const Tensor& x, const Tensor& other, Wins
 Tensor maximum(const Tensor& a, const Tensor& b) {
     const auto wins = [](const Tensor& x, const Tensor& other) { return greater(x, other); };
     return record("maximum", binary<pointwise::Maximum>("maximum", a, b, result_type(a, b)),
-                  wrt(a, [form = Form(a), a = saved(a), b = saved(b), wins](const Tensor& g) { return form.fit(winners_share(g, a(), b(), wins)); }),
-                  wrt(b, [form = Form(b), a = saved(a), b = saved(b), wins](const Tensor& g) { return form.fit(winners_share(g, b(), a(), wins)); }));
+                  wrt(a, [form = Form(a), a = saved(a), b = saved(b),
+                          wins](const Tensor& g) { return form.fit(winners_share(g, a(), b(), wins)); }),
+                  wrt(b, [form = Form(b), a = saved(a), b = saved(b), wins](const Tensor& g) {
+                      return form.fit(winners_share(g, b(), a(), wins));
+                  }));
 }
 
 Tensor minimum(const Tensor& a, const Tensor& b) {
     const auto wins = [](const Tensor& x, const Tensor& other) { return less(x, other); };
     return record("minimum", binary<pointwise::Minimum>("minimum", a, b, result_type(a, b)),
-                  wrt(a, [form = Form(a), a = saved(a), b = saved(b), wins](const Tensor& g) { return form.fit(winners_share(g, a(), b(), wins)); }),
-                  wrt(b, [form = Form(b), a = saved(a), b = saved(b), wins](const Tensor& g) { return form.fit(winners_share(g, b(), a(), wins)); }));
+                  wrt(a, [form = Form(a), a = saved(a), b = saved(b),
+                          wins](const Tensor& g) { return form.fit(winners_share(g, a(), b(), wins)); }),
+                  wrt(b, [form = Form(b), a = saved(a), b = saved(b), wins](const Tensor& g) {
+                      return form.fit(winners_share(g, b(), a(), wins));
+                  }));
 }
 
 Tensor add(const Tensor& a, double b) {
@@ -185,15 +197,18 @@ Tensor sub(double a, const Tensor& b) {
     return record("sub", y, wrt(b, [](const Tensor& g) { return neg(g); }));
 }
 Tensor mul(const Tensor& a, double b) {
-    return record("mul", binary<pointwise::Mul>(a, b, result_type(a, b)), wrt(a, [b](const Tensor& g) { return mul(g, b); }));
+    return record("mul", binary<pointwise::Mul>(a, b, result_type(a, b)),
+                  wrt(a, [b](const Tensor& g) { return mul(g, b); }));
 }
 Tensor div(const Tensor& a, double b) {
-    return record("div", binary<pointwise::Div>(a, b, divided(a.dtype())), wrt(a, [b](const Tensor& g) { return div(g, b); }));
+    return record("div", binary<pointwise::Div>(a, b, divided(a.dtype())),
+                  wrt(a, [b](const Tensor& g) { return div(g, b); }));
 }
 Tensor div(double a, const Tensor& b) {
     const Tensor y = Tensor::empty(b.shape(), divided(b.dtype()), b.device());
     kernels::binary<pointwise::Div>(a, b, y);
-    return record("div", y, wrt(b, [b = saved(b)](const Tensor& g, const Tensor& y) { return neg(div(mul(g, y), b())); }));
+    return record("div", y,
+                  wrt(b, [b = saved(b)](const Tensor& g, const Tensor& y) { return neg(div(mul(g, y), b())); }));
 }
 Tensor pow(const Tensor& a, double b) {
     return record("pow", binary<pointwise::Pow>(a, b, result_type(a, b)), wrt(a, [a = saved(a), b](const Tensor& g) {
@@ -208,7 +223,9 @@ Tensor not_equal(const Tensor& a, const Tensor& b) { return compare<pointwise::N
 Tensor less(const Tensor& a, const Tensor& b) { return compare<pointwise::Less>("less", a, b); }
 Tensor less_equal(const Tensor& a, const Tensor& b) { return compare<pointwise::LessEqual>("less_equal", a, b); }
 Tensor greater(const Tensor& a, const Tensor& b) { return compare<pointwise::Greater>("greater", a, b); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) { return compare<pointwise::GreaterEqual>("greater_equal", a, b); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+    return compare<pointwise::GreaterEqual>("greater_equal", a, b);
+}
 Tensor equal(const Tensor& a, double b) { return compare<pointwise::Equal>(a, b); }
 Tensor not_equal(const Tensor& a, double b) { return compare<pointwise::NotEqual>(a, b); }
 Tensor less(const Tensor& a, double b) { return compare<pointwise::Less>(a, b); }
@@ -240,7 +257,8 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
     const Shape shape = broadcast("where", condition.shape(), broadcast("where", a.shape(), b.shape()));
     const Tensor y = Tensor::empty(shape, result_type(a, b), a.device());
     kernels::where(condition, a, b, y);
-    return record("where", y, wrt(a, [a = Form(a), c = saved(condition)](const Tensor& g) { return a.fit(where(c(), g, 0)); }),
+    return record("where", y,
+                  wrt(a, [a = Form(a), c = saved(condition)](const Tensor& g) { return a.fit(where(c(), g, 0)); }),
                   wrt(b, [b = Form(b), c = saved(condition)](const Tensor& g) { return b.fit(where(c(), 0, g)); }));
 }
 
@@ -250,11 +268,15 @@ Tensor where_number(const Tensor& condition, const Tensor& x, double number, boo
     check_bool("where", "condition", condition);
     check_devices("where", {{"condition", condition}, {"x", x}});
     const bool stays_bool = x.dtype() == DType::boolean && (number == 0 || number == 1);
-    const DType dtype = stays_bool ? DType::boolean : std::isfinite(number) ? result_type(x, number) : divided(x.dtype());
+    const DType dtype = stays_bool              ? DType::boolean
+                        : std::isfinite(number) ? result_type(x, number)
+                                                : divided(x.dtype());
     check_holds("where", dtype, number);
     const Tensor y = Tensor::empty(broadcast("where", condition.shape(), x.shape()), dtype, x.device());
-    if (tensor_first) kernels::where(condition, x, number, y);
-    else kernels::where(condition, number, x, y);
+    if (tensor_first)
+        kernels::where(condition, x, number, y);
+    else
+        kernels::where(condition, number, x, y);
     return record("where", y, wrt(x, [x = Form(x), c = saved(condition), tensor_first](const Tensor& g) {
                       return x.fit(tensor_first ? where(c(), g, 0) : where(c(), 0, g));
                   }));

@@ -36,8 +36,10 @@ Tensor merged(const Tensor& x, const Axes& axes, Axes& order) {
     order = Axes();
     Shape shape;
     for (int i = 0, a = 0; i < x.rank(); ++i) {
-        if (a < axes.rank() && axes[a] == i) ++a;
-        else order.push_back(i), shape.push_back(x.shape()[i]);
+        if (a < axes.rank() && axes[a] == i)
+            ++a;
+        else
+            order.push_back(i), shape.push_back(x.shape()[i]);
     }
     std::int64_t n = 1;
     for (const std::int64_t axis : axes) order.push_back(axis), n *= x.shape()[int(axis)];
@@ -47,17 +49,20 @@ Tensor merged(const Tensor& x, const Axes& axes, Axes& order) {
 
 Tensor extreme(const char* op, Reduce what, const Tensor& x, const Axes& axes, bool keep) {
     const Kept kept(op, x, axes);
-    check(kept.count() > 0 || x.numel() == 0, op, ": nothing to choose from: the reduced axes of ", x.shape(), " are empty");
+    check(kept.count() > 0 || x.numel() == 0, op, ": nothing to choose from: the reduced axes of ", x.shape(),
+          " are empty");
     check(kept.count() > 0, op, ": nothing to choose from: the reduced axes of ", x.shape(), " are empty");
     const bool largest = what == Reduce::max;
-    return record(op, reduced(op, what, x, axes, keep, x.dtype()), wrt(x, [kept, largest, x = saved(x)](const Tensor& g) {
+    return record(op, reduced(op, what, x, axes, keep, x.dtype()),
+                  wrt(x, [kept, largest, x = saved(x)](const Tensor& g) {
                       Axes order;
                       const Tensor rows = merged(detach(x()), kept.axes, order);
                       const Tensor first = largest ? argmax(rows, -1, true) : argmin(rows, -1, true);
                       const Tensor gx = scatter_add(zeros_like(rows), -1, first, reshape(g, first.shape()));
                       Shape permuted;
                       Axes inverse = order;
-                      for (int i = 0; i < order.rank(); ++i) permuted.push_back(kept.shape[int(order[i])]), inverse[int(order[i])] = i;
+                      for (int i = 0; i < order.rank(); ++i)
+                          permuted.push_back(kept.shape[int(order[i])]), inverse[int(order[i])] = i;
                       return permute(reshape(gx, permuted), inverse);
                   }));
 }
@@ -160,7 +165,8 @@ Tensor cumsum(const Tensor& x, int axis) {
     const Tensor from = is_floating(x.dtype()) ? x : cast(x, DType::i64);
     const Tensor y = Tensor::empty(x.shape(), from.dtype(), x.device());
     kernels::cumsum(from, normal, y);
-    return record("cumsum", y, wrt(x, [normal](const Tensor& g) { return flip(cumsum(flip(g, {normal}), normal), {normal}); }));
+    return record("cumsum", y,
+                  wrt(x, [normal](const Tensor& g) { return flip(cumsum(flip(g, {normal}), normal), {normal}); }));
 }
 
 }  // namespace gradus

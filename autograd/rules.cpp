@@ -10,9 +10,9 @@ void check_devices(const char* op, std::initializer_list<NamedTensor> operands) 
         if (!operand.tensor.defined()) continue;
         if (!first) first = &operand;
         if (operand.tensor.device() == first->tensor.device()) continue;
-        fail(op, ": the operands are on two devices: ", first->name, " ", first->tensor.shape(), " on ", first->tensor.device(), ", ",
-             operand.name, " ", operand.tensor.shape(), " on ", operand.tensor.device(), ": move one with to(", operand.name, ", ",
-             first->tensor.device(), ")");
+        fail(op, ": the operands are on two devices: ", first->name, " ", first->tensor.shape(), " on ",
+             first->tensor.device(), ", ", operand.name, " ", operand.tensor.shape(), " on ", operand.tensor.device(),
+             ": move one with to(", operand.name, ", ", first->tensor.device(), ")");
     }
 }
 
@@ -58,8 +58,10 @@ Shape reduced_shape(const Shape& shape, const Axes& axes, bool keep) {
     for (int i = 0, a = 0; i < shape.rank(); ++i) {
         const bool gone = a < axes.rank() && axes[a] == i;
         a += gone;
-        if (!gone) out.push_back(shape[i]);
-        else if (keep) out.push_back(1);
+        if (!gone)
+            out.push_back(shape[i]);
+        else if (keep)
+            out.push_back(1);
     }
     return out;
 }

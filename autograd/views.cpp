@@ -43,7 +43,8 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
     if (const auto layout = x.layout().view(target))
         return view_of("reshape", x, *layout, [from = x.shape()](const Tensor& g) { return reshape(g, from); });
     const Tensor y = copied(x);
-    return record("reshape", y.with_layout(Layout(target)), wrt(x, [from = x.shape()](const Tensor& g) { return reshape(g, from); }));
+    return record("reshape", y.with_layout(Layout(target)),
+                  wrt(x, [from = x.shape()](const Tensor& g) { return reshape(g, from); }));
 }
 
 Tensor permute(const Tensor& x, const Axes& order) {
@@ -55,7 +56,8 @@ Tensor permute(const Tensor& x, const Axes& order) {
         normal.push_back(axis);
         inverse[axis] = i;
     }
-    return view_of("permute", x, x.layout().permute(normal), [inverse](const Tensor& g) { return permute(g, inverse); });
+    return view_of("permute", x, x.layout().permute(normal),
+                   [inverse](const Tensor& g) { return permute(g, inverse); });
 }
 
 Tensor transpose(const Tensor& x, int axis_a, int axis_b) {
@@ -74,9 +76,9 @@ Tensor slice(const Tensor& x, int axis, std::int64_t start, std::int64_t stop, s
     if (stop < 0) stop += n;
     start = std::clamp<std::int64_t>(start, 0, n), stop = std::clamp<std::int64_t>(stop, start, n);
     const std::int64_t length = (stop - start + step - 1) / step;
-    return view_of("slice", x, x.layout().slice(axis, start, length, step), [shape = x.shape(), axis, start, step](const Tensor& g) {
-        return place_slice(g, shape, axis, start, step);
-    });
+    return view_of(
+        "slice", x, x.layout().slice(axis, start, length, step),
+        [shape = x.shape(), axis, start, step](const Tensor& g) { return place_slice(g, shape, axis, start, step); });
 }
 
 Tensor select(const Tensor& x, int axis, std::int64_t index) {
@@ -90,7 +92,8 @@ Tensor select(const Tensor& x, int axis, std::int64_t index) {
 Tensor expand(const Tensor& x, const Shape& shape) {
     if (x.shape() == shape) return x;
     check_shape("expand", shape);
-    return view_of("expand", x, x.layout().expand("expand", shape), [from = x.shape()](const Tensor& g) { return sum_to(g, from); });
+    return view_of("expand", x, x.layout().expand("expand", shape),
+                   [from = x.shape()](const Tensor& g) { return sum_to(g, from); });
 }
 Tensor broadcast_to(const Tensor& x, const Shape& shape) { return expand(x, shape); }
 
@@ -100,7 +103,8 @@ Tensor squeeze(const Tensor& x, const Axes& axes) {
     for (int i = normal.rank() - 1; i >= 0; --i) {
         const int axis = int(normal[i]);
         if (layout.shape[axis] != 1) {
-            check(axes.rank() == 0, "squeeze: axis ", axis, " of ", x.shape(), " has size ", x.shape()[axis], ", not 1");
+            check(axes.rank() == 0, "squeeze: axis ", axis, " of ", x.shape(), " has size ", x.shape()[axis],
+                  ", not 1");
             continue;
         }
         layout.shape.erase(axis), layout.strides.erase(axis);
@@ -122,8 +126,10 @@ Tensor flatten(const Tensor& x, int first, int last) {
     Shape shape;
     std::int64_t merged = 1;
     for (int i = 0; i < x.rank(); ++i) {
-        if (i >= first && i <= last) merged *= x.shape()[i];
-        else shape.push_back(x.shape()[i]);
+        if (i >= first && i <= last)
+            merged *= x.shape()[i];
+        else
+            shape.push_back(x.shape()[i]);
         if (i == last) shape.push_back(merged);
     }
     return reshape(x, shape);
@@ -136,7 +142,8 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
         check(size >= 0, "split: a size is negative: ", size);
         total += size;
     }
-    check(total == x.shape()[axis], "split: the sizes add up to ", total, ", axis ", axis, " of ", x.shape(), " has ", x.shape()[axis]);
+    check(total == x.shape()[axis], "split: the sizes add up to ", total, ", axis ", axis, " of ", x.shape(), " has ",
+          x.shape()[axis]);
     std::vector<Tensor> parts;
     std::int64_t at = 0;
     for (const std::int64_t size : sizes) {
@@ -144,15 +151,17 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
         at += size;
     }
     if (parts.empty()) return parts;
-    return record_joint("split", parts, {x}, [axis, sizes, shape = x.shape(), dtype = x.dtype(), device = x.device()](std::span<const Tensor> gs) {
-        std::vector<Tensor> whole;
-        for (std::size_t i = 0; i < gs.size(); ++i) {
-            Shape part = shape;
-            part[axis] = sizes[i];
-            whole.push_back(gs[i].defined() ? gs[i] : zeros(part, dtype, device));
-        }
-        return std::vector<Tensor>{cat(whole, axis)};
-    });
+    return record_joint(
+        "split", parts, {x},
+        [axis, sizes, shape = x.shape(), dtype = x.dtype(), device = x.device()](std::span<const Tensor> gs) {
+            std::vector<Tensor> whole;
+            for (std::size_t i = 0; i < gs.size(); ++i) {
+                Shape part = shape;
+                part[axis] = sizes[i];
+                whole.push_back(gs[i].defined() ? gs[i] : zeros(part, dtype, device));
+            }
+            return std::vector<Tensor>{cat(whole, axis)};
+        });
 }
 
 std::vector<Tensor> split(const Tensor& x, int parts, int axis) {
@@ -165,7 +174,8 @@ std::vector<Tensor> split(const Tensor& x, int parts, int axis) {
 
 std::vector<Tensor> chunk(const Tensor& x, int parts, int axis) {
     check(parts >= 1, "chunk: needs at least one part: got ", parts);
-    const std::int64_t n = x.shape()[normal_axis("chunk", axis, x.rank())], size = std::max<std::int64_t>(1, (n + parts - 1) / parts);
+    const std::int64_t n = x.shape()[normal_axis("chunk", axis, x.rank())],
+                       size = std::max<std::int64_t>(1, (n + parts - 1) / parts);
     std::vector<std::int64_t> sizes;
     for (std::int64_t at = 0; at < n; at += size) sizes.push_back(std::min(size, n - at));
     if (sizes.empty()) sizes.push_back(0);
@@ -216,7 +226,8 @@ Tensor cat(const std::vector<Tensor>& xs, int axis) {
         check_devices("cat", {{"the first tensor", xs[0]}, {"a later one", x}});
         Shape others = x.shape(), expected = xs[0].shape();
         if (others.rank() == expected.rank()) others[axis] = expected[axis] = 0;
-        check(others == expected, "cat: shapes differ in more than axis ", axis, ": ", xs[0].shape(), " and ", x.shape());
+        check(others == expected, "cat: shapes differ in more than axis ", axis, ": ", xs[0].shape(), " and ",
+              x.shape());
         dtype = promote(dtype, x.dtype());
         starts.push_back(starts.back() + x.shape()[axis]);
     }
@@ -229,7 +240,8 @@ Tensor cat(const std::vector<Tensor>& xs, int axis) {
     }
     return record_joint("cat", y, xs, [axis, starts, dtypes](std::span<const Tensor> gs) {
         std::vector<Tensor> parts;
-        for (std::size_t i = 0; i + 1 < starts.size(); ++i) parts.push_back(cast(slice(gs[0], axis, starts[i], starts[i + 1]), dtypes[i]));
+        for (std::size_t i = 0; i + 1 < starts.size(); ++i)
+            parts.push_back(cast(slice(gs[0], axis, starts[i], starts[i + 1]), dtypes[i]));
         return parts;
     });
 }
@@ -246,9 +258,11 @@ Tensor stack(const std::vector<Tensor>& xs, int axis) {
     return cat(rows, axis);
 }
 
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after, double value) {
-    check(int(before.size()) == x.rank() && int(after.size()) == x.rank(), "pad: needs a number per axis at each end: the shape is ",
-          x.shape(), ", got ", before.size(), " and ", after.size());
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after,
+           double value) {
+    check(int(before.size()) == x.rank() && int(after.size()) == x.rank(),
+          "pad: needs a number per axis at each end: the shape is ", x.shape(), ", got ", before.size(), " and ",
+          after.size());
     check_holds("pad", x.dtype(), value);
     Shape shape = x.shape();
     Layout source = x.layout();
@@ -256,12 +270,14 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& before, const std::
         const std::int64_t b = before[std::size_t(i)], a = after[std::size_t(i)];
         shape[i] += b + a;
         check(shape[i] >= 0, "pad: axis ", i, " of ", x.shape(), " cannot lose ", -(b + a), " elements");
-        const std::int64_t first = std::max<std::int64_t>(0, -b), kept = std::max<std::int64_t>(0, x.shape()[i] - first - std::max<std::int64_t>(0, -a));
+        const std::int64_t first = std::max<std::int64_t>(0, -b),
+                           kept = std::max<std::int64_t>(0, x.shape()[i] - first - std::max<std::int64_t>(0, -a));
         source = source.slice(i, first, kept, 1);
     }
     const Tensor y = full(shape, value, x.dtype(), x.device());
     Layout target = y.layout();
-    for (int i = 0; i < x.rank(); ++i) target = target.slice(i, std::max<std::int64_t>(0, before[std::size_t(i)]), source.shape[i], 1);
+    for (int i = 0; i < x.rank(); ++i)
+        target = target.slice(i, std::max<std::int64_t>(0, before[std::size_t(i)]), source.shape[i], 1);
     kernels::copy(x.with_layout(source), y.with_layout(target));
     return record("pad", y, wrt(x, [before, after](const Tensor& g) {
                       std::vector<std::int64_t> b, a;
@@ -289,8 +305,8 @@ Tensor repeat(const Tensor& x, const Shape& times) {
 void copy_(const Tensor& destination, const Tensor& source) {
     check(!destination.layout().overlaps(), "copy_: the destination ", destination.shape(),
           " is an expanded view: several indices share one element");
-    check(broadcast("copy_", destination.shape(), source.shape()) == destination.shape(), "copy_: the source ", source.shape(),
-          " does not fit into ", destination.shape());
+    check(broadcast("copy_", destination.shape(), source.shape()) == destination.shape(), "copy_: the source ",
+          source.shape(), " does not fit into ", destination.shape());
     const bool same_storage = &destination.storage() == &source.storage();
     kernels::copy(same_storage ? copied(source) : source, destination);
     destination.storage().bump_version();

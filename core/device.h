@@ -20,8 +20,8 @@ struct Device {
 
 std::string to_string(const Device& device);  ///< "cpu" (index 0), "cpu:1", "cuda:0"
 
-/// How many devices of a kind this build and machine offer. CPU devices are logical: GRADUS_CPU_DEVICES (default 1) of them,
-/// each with a pool of its own, so that multi-device code runs anywhere.
+/// How many devices of a kind this build and machine offer. CPU devices are logical: GRADUS_CPU_DEVICES (default 1) of
+/// them, each with a pool of its own, so that multi-device code runs anywhere.
 int device_count(Device::Kind kind);
 
 /// Throws unless the device exists; the text says why not and what to do.

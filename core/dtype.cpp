@@ -7,14 +7,22 @@ namespace gradus {
 
 std::string to_string(DType type) {
     switch (type) {
-        case DType::f32: return "f32";
-        case DType::f64: return "f64";
-        case DType::bf16: return "bf16";
-        case DType::f16: return "f16";
-        case DType::i64: return "i64";
-        case DType::i32: return "i32";
-        case DType::u8: return "u8";
-        case DType::boolean: return "bool";
+        case DType::f32:
+            return "f32";
+        case DType::f64:
+            return "f64";
+        case DType::bf16:
+            return "bf16";
+        case DType::f16:
+            return "f16";
+        case DType::i64:
+            return "i64";
+        case DType::i32:
+            return "i32";
+        case DType::u8:
+            return "u8";
+        case DType::boolean:
+            return "bool";
     }
     return "?";
 }
@@ -37,17 +45,30 @@ void check_holds(const char* op, DType type, double value) {
     }
     double low = -std::numeric_limits<double>::max(), high = -low;
     switch (type) {
-        case DType::f32: high = std::numeric_limits<float>::max(), low = -high; break;
-        case DType::bf16: high = 0x1.fep127, low = -high; break;
-        case DType::f16: high = 65504, low = -high; break;
-        case DType::i64: low = -0x1p63, high = 0x1p63 - 1024; break;
-        case DType::i32: low = -0x1p31, high = 0x1p31 - 1; break;
-        case DType::u8: low = 0, high = 255; break;
-        default: break;
+        case DType::f32:
+            high = std::numeric_limits<float>::max(), low = -high;
+            break;
+        case DType::bf16:
+            high = 0x1.fep127, low = -high;
+            break;
+        case DType::f16:
+            high = 65504, low = -high;
+            break;
+        case DType::i64:
+            low = -0x1p63, high = 0x1p63 - 1024;
+            break;
+        case DType::i32:
+            low = -0x1p31, high = 0x1p31 - 1;
+            break;
+        case DType::u8:
+            low = 0, high = 255;
+            break;
+        default:
+            break;
     }
     if (is_floating(type) && !std::isfinite(value)) return;
-    check(value >= low && value <= high, op, ": the value ", value, " does not fit into ", type, ": its range is [", low,
-          ", ", high, "]", is_floating(type) ? ", or use an infinity" : "");
+    check(value >= low && value <= high, op, ": the value ", value, " does not fit into ", type, ": its range is [",
+          low, ", ", high, "]", is_floating(type) ? ", or use an infinity" : "");
     check(is_floating(type) || value == std::floor(value), op, ": the value ", value, " is not whole: ", type,
           " holds integers only");
 }

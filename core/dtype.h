@@ -53,10 +53,18 @@ struct float16 {
 
 constexpr int size_of(DType type) {
     switch (type) {
-        case DType::f64: case DType::i64: return 8;
-        case DType::f32: case DType::i32: return 4;
-        case DType::bf16: case DType::f16: return 2;
-        case DType::u8: case DType::boolean: return 1;
+        case DType::f64:
+        case DType::i64:
+            return 8;
+        case DType::f32:
+        case DType::i32:
+            return 4;
+        case DType::bf16:
+        case DType::f16:
+            return 2;
+        case DType::u8:
+        case DType::boolean:
+            return 1;
     }
     return 0;
 }
@@ -64,34 +72,52 @@ constexpr bool is_floating(DType type) { return type <= DType::f16; }
 constexpr bool is_integer(DType type) { return type == DType::i64 || type == DType::i32 || type == DType::u8; }
 
 /// The DType of a C++ type.
-template <class T> inline constexpr DType dtype_of = DType::f32;
-template <> inline constexpr DType dtype_of<double> = DType::f64;
-template <> inline constexpr DType dtype_of<bfloat16> = DType::bf16;
-template <> inline constexpr DType dtype_of<float16> = DType::f16;
-template <> inline constexpr DType dtype_of<std::int64_t> = DType::i64;
-template <> inline constexpr DType dtype_of<std::int32_t> = DType::i32;
-template <> inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
-template <> inline constexpr DType dtype_of<bool> = DType::boolean;
+template <class T>
+inline constexpr DType dtype_of = DType::f32;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<bfloat16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<float16> = DType::f16;
+template <>
+inline constexpr DType dtype_of<std::int64_t> = DType::i64;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::i32;
+template <>
+inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
+template <>
+inline constexpr DType dtype_of<bool> = DType::boolean;
 
-/// Calls `f` with a value-initialised T of the type that `type` names: visit(t, [&](auto zero) { using T = decltype(zero); ... }).
+/// Calls `f` with a value-initialised T of the type that `type` names: visit(t, [&](auto zero) { using T =
+/// decltype(zero); ... }).
 template <class F>
 decltype(auto) visit(DType type, F&& f) {
     switch (type) {
-        case DType::f32: return f(float());
-        case DType::f64: return f(double());
-        case DType::bf16: return f(bfloat16());
-        case DType::f16: return f(float16());
-        case DType::i64: return f(std::int64_t());
-        case DType::i32: return f(std::int32_t());
-        case DType::u8: return f(std::uint8_t());
-        case DType::boolean: break;
+        case DType::f32:
+            return f(float());
+        case DType::f64:
+            return f(double());
+        case DType::bf16:
+            return f(bfloat16());
+        case DType::f16:
+            return f(float16());
+        case DType::i64:
+            return f(std::int64_t());
+        case DType::i32:
+            return f(std::int32_t());
+        case DType::u8:
+            return f(std::uint8_t());
+        case DType::boolean:
+            break;
     }
     return f(bool());
 }
 
 std::string to_string(DType type);  ///< "f32", "bool", ...
 
-/// The dtype that two operands of equal standing meet in: bool < u8 < i32 < i64 < floats; int with float gives the float; f16 with bf16 gives f32.
+/// The dtype that two operands of equal standing meet in: bool < u8 < i32 < i64 < floats; int with float gives the
+/// float; f16 with bf16 gives f32.
 DType promote(DType a, DType b);
 
 /// Throws unless `value` can be held by `type` (finite values must not overflow, integers must be whole and in range).

@@ -22,9 +22,13 @@ inline void append(std::string& text, bool part) { text += part ? "true" : "fals
 inline void append(std::string& text, char part) { text += part; }
 void append(std::string& text, double part);  ///< shortest form that reads back the same
 template <std::integral T>
-void append(std::string& text, T part) { text += std::to_string(part); }
+void append(std::string& text, T part) {
+    text += std::to_string(part);
+}
 template <class T>
-    requires requires(const T& x) { { to_string(x) } -> std::convertible_to<std::string>; }
+requires requires(const T& x) {
+    { to_string(x) } -> std::convertible_to<std::string>;
+}
 void append(std::string& text, const T& part) { text += to_string(part); }
 
 /// Joins values to one string; the parts may be anything `append` takes.

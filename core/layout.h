@@ -16,7 +16,8 @@ inline constexpr int max_rank = 8;
 class Dims {
   public:
     Dims() = default;
-    Dims(std::initializer_list<std::int64_t> sizes) : Dims(std::span<const std::int64_t>(sizes.begin(), sizes.size())) {}
+    Dims(std::initializer_list<std::int64_t> sizes)
+        : Dims(std::span<const std::int64_t>(sizes.begin(), sizes.size())) {}
     explicit Dims(std::span<const std::int64_t> sizes);
     Dims(const std::vector<std::int64_t>& sizes) : Dims(std::span<const std::int64_t>(sizes)) {}
     static Dims filled(int rank, std::int64_t value);

@@ -14,21 +14,22 @@ using PhiloxBlock = std::array<std::uint32_t, 4>;
 inline PhiloxBlock philox(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
     for (int round = 0; round < 10; ++round) {
         const std::uint64_t a = std::uint64_t(0xD2511F53u) * counter[0], b = std::uint64_t(0xCD9E8D57u) * counter[2];
-        counter = {std::uint32_t(b >> 32) ^ counter[1] ^ key[0], std::uint32_t(b), std::uint32_t(a >> 32) ^ counter[3] ^ key[1],
-                   std::uint32_t(a)};
+        counter = {std::uint32_t(b >> 32) ^ counter[1] ^ key[0], std::uint32_t(b),
+                   std::uint32_t(a >> 32) ^ counter[3] ^ key[1], std::uint32_t(a)};
         key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
     }
     return counter;
 }
 
-/// One op's draw: which numbers it gets is decided here, and nowhere else. The generator hands these out in program order.
-/// Element e of global sample s is word e % 4 of the block with counter (e / 4, s, draw, step) and the seed as key; dropout
-/// reads 16-bit lanes, so there element e is lane e % 8 of block e / 8.
+/// One op's draw: which numbers it gets is decided here, and nowhere else. The generator hands these out in program
+/// order. Element e of global sample s is word e % 4 of the block with counter (e / 4, s, draw, step) and the seed as
+/// key; dropout reads 16-bit lanes, so there element e is lane e % 8 of block e / 8.
 struct Draw {
     std::uint64_t seed = 0;
     std::uint32_t step = 0, number = 0;
     std::int64_t first_sample = 0;  ///< of the local batch in the whole one
-    std::int64_t samples = 0;       ///< local samples: the elements are cut into as many equal parts; 0: one sample holds all
+    std::int64_t samples =
+        0;  ///< local samples: the elements are cut into as many equal parts; 0: one sample holds all
 
     PhiloxBlock block(std::uint64_t index, std::uint32_t sample) const {
         return philox({std::uint32_t(index), sample, number, step ^ std::uint32_t(index >> 32) * 0x85EBCA6Bu},

@@ -9,8 +9,8 @@
 
 namespace gradus {
 
-/// Sizes are rounded to classes, eight to a power of two. Blocks of 1 MiB and more are mapped on their own, from 2 MiB on as
-/// whole huge pages; smaller ones are cut from 2 MiB slabs and stay with the pool for good.
+/// Sizes are rounded to classes, eight to a power of two. Blocks of 1 MiB and more are mapped on their own, from 2 MiB
+/// on as whole huge pages; smaller ones are cut from 2 MiB slabs and stay with the pool for good.
 class Pool {
   public:
     explicit Pool(Device device);

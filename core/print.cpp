@@ -37,8 +37,10 @@ class Printer {
             largest = std::max(largest, v);
             if (v != 0) smallest = std::min(smallest, v);
         });
-        if (whole && largest < 1e8) style_ = whole_numbers;
-        else if (largest >= 1e8 || (largest != 0 && (smallest < 1e-4 || largest / smallest > 1e3 * 1e3))) style_ = scientific;
+        if (whole && largest < 1e8)
+            style_ = whole_numbers;
+        else if (largest >= 1e8 || (largest != 0 && (smallest < 1e-4 || largest / smallest > 1e3 * 1e3)))
+            style_ = scientific;
     }
 
     std::string format(std::int64_t i) const {
@@ -81,8 +83,8 @@ class Printer {
         const bool last = axis + 1 == x_.rank();
         std::int64_t below = 1;
         for (int i = axis + 1; i < x_.rank(); ++i) below *= x_.shape()[i];
-        const std::string gap = last ? " " : std::string(std::size_t(x_.rank() - axis - 1), '\n') +
-                                                 std::string(std::size_t(axis + 1), ' ');
+        const std::string gap =
+            last ? " " : std::string(std::size_t(x_.rank() - axis - 1), '\n') + std::string(std::size_t(axis + 1), ' ');
         out += '[';
         for (std::int64_t i = 0; i < n; ++i) {
             if (i) out += (last ? "," : ",") + gap;
@@ -114,8 +116,10 @@ class Printer {
 std::string to_string(const Tensor& x) {
     if (!x.defined()) return "tensor(undefined)";
     std::string body;
-    if (x.numel() == 0) body = "[]";
-    else body = Printer(x).text();
+    if (x.numel() == 0)
+        body = "[]";
+    else
+        body = Printer(x).text();
     std::string out = "tensor(";
     for (std::size_t i = 0; i < body.size(); ++i) {
         out += body[i];

@@ -7,7 +7,8 @@
 
 namespace gradus {
 
-/// Hands out draws in program order. Copy it to save its state; the same state continues with the same numbers, bit for bit.
+/// Hands out draws in program order. Copy it to save its state; the same state continues with the same numbers, bit for
+/// bit.
 class Generator {
   public:
     explicit Generator(std::uint64_t seed = 0) : seed_(seed) {}

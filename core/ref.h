@@ -11,7 +11,8 @@ class RefCounted {
   public:
     void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
     void release() const {
-        if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) T::dispose(static_cast<T*>(const_cast<RefCounted*>(this)));
+        if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+            T::dispose(static_cast<T*>(const_cast<RefCounted*>(this)));
     }
     int use_count() const { return count_.load(std::memory_order_acquire); }
     static void dispose(T* object) { delete object; }

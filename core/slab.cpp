@@ -13,7 +13,9 @@ namespace gradus {
 namespace {
 
 constexpr std::size_t step = 32, classes = 16;  // up to 512 bytes
-struct Block { Block* next; };
+struct Block {
+    Block* next;
+};
 
 // Blocks of threads that ended, taken over by those that still run.
 struct Orphans {
@@ -54,7 +56,7 @@ Block* refill(std::size_t c) {
         }
     }
     const std::size_t size = (c + 1) * step, count = 16384 / size;
-    char* memory = static_cast<char*>(::operator new(size * count));
+    char* memory = static_cast<char*>(::operator new(size* count));
     {
         const std::lock_guard lock(orphans().mutex);
         orphans().chunks[c].insert(memory);

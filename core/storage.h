@@ -12,7 +12,8 @@
 
 namespace gradus {
 
-/// A block of memory with a version. Every write in place bumps the version, so that backward can refuse a saved tensor that moved on.
+/// A block of memory with a version. Every write in place bumps the version, so that backward can refuse a saved tensor
+/// that moved on.
 class Storage : public RefCounted<Storage>, public SlabAllocated<Storage> {
   public:
     /// Uninitialised memory from the device's pool, aligned to 64 bytes. Throws Error when memory is out.
@@ -47,7 +48,8 @@ PoolStatistics pool_statistics(Device device = {});
 /// Gives cached blocks back to the system; what is in use stays.
 void release_cached(Device device = {});
 
-/// The most bytes the pool may hold (in use and cached); 0 means no limit. GRADUS_MEMORY_LIMIT (bytes) sets it at the start.
+/// The most bytes the pool may hold (in use and cached); 0 means no limit. GRADUS_MEMORY_LIMIT (bytes) sets it at the
+/// start.
 void limit_memory(std::int64_t bytes, Device device = {});
 
 }  // namespace gradus

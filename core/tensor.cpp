@@ -20,8 +20,10 @@ Tensor Tensor::scalar(double value, DType dtype, Device device) {
     visit(dtype, [&](auto zero) {
         using E = decltype(zero);
         E element;
-        if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>) element = E(float(value));
-        else element = E(value);
+        if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>)
+            element = E(float(value));
+        else
+            element = E(value);
         copy_from_host(x, &element);
     });
     return x;
@@ -116,7 +118,8 @@ void copy_to_host(const Tensor& x, void* destination) {
 void copy_from_host(const Tensor& x, const void* source) {
     const std::size_t size = std::size_t(size_of(x.dtype()));
     if (x.numel() == 0) return;
-    check(!x.layout().overlaps(), "copy: the destination ", x.shape(), " is an expanded view: several indices share one element");
+    check(!x.layout().overlaps(), "copy: the destination ", x.shape(),
+          " is an expanded view: several indices share one element");
     x.storage().bump_version();
     if (x.is_contiguous()) {
         std::memcpy(x.address(), source, std::size_t(x.numel()) * size);

@@ -80,14 +80,14 @@ class Tensor {
         check(dtype_of<T> == dtype(), "data: the tensor holds ", dtype(), ", asked for ", dtype_of<T>);
         return static_cast<T*>(address());
     }
-    void* address() const {
-        return static_cast<char*>(storage().data()) + body().layout.offset * size_of(dtype());
-    }
+    void* address() const { return static_cast<char*>(storage().data()) + body().layout.offset * size_of(dtype()); }
     /// The one element, converted to T.
     template <class T = double>
     T item() const {
-        if constexpr (std::is_integral_v<T>) return T(item_integer());
-        else return T(item_number());
+        if constexpr (std::is_integral_v<T>)
+            return T(item_integer());
+        else
+            return T(item_number());
     }
     /// All elements in row-major order, converted to T.
     template <class T>
@@ -102,7 +102,8 @@ class Tensor {
     const Ref<Past>& past() const { return body().past; }
     int output() const { return body().output; }
     void attach(Ref<Past> past, int output = 0) const;
-    /// Puts another tensor's storage, layout and dtype behind this handle and all its copies; the past stays. For Module::to and loading.
+    /// Puts another tensor's storage, layout and dtype behind this handle and all its copies; the past stays. For
+    /// Module::to and loading.
     void become(const Tensor& other) const;
     const void* identity() const { return body_.get(); }  ///< equal for copies of one handle
     int use_count() const { return body_.get() ? body_->use_count() : 0; }
@@ -159,8 +160,10 @@ std::vector<T> Tensor::to_vector() const {
         std::vector<std::conditional_t<std::is_same_v<E, bool>, std::uint8_t, E>> raw(values.size());
         copy_to_host(*this, raw.data());
         for (std::size_t i = 0; i < raw.size(); ++i) {
-            if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>) values[i] = T(float(raw[i]));
-            else values[i] = T(raw[i]);
+            if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>)
+                values[i] = T(float(raw[i]));
+            else
+                values[i] = T(raw[i]);
         }
     });
     return values;

@@ -7,7 +7,8 @@
 
 namespace gradus {
 
-/// Which module is running, as a chain from the innermost outwards. The nn layer pushes frames; core only asks for the path.
+/// Which module is running, as a chain from the innermost outwards. The nn layer pushes frames; core only asks for the
+/// path.
 struct Frame {
     const Frame* outer = nullptr;
     virtual std::string path() const = 0;

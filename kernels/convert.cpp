@@ -35,9 +35,8 @@ void convert_array(const void* source, void* target, std::int64_t n) {
 }  // namespace
 
 void convert(DType from, DType to, const void* source, void* target, std::int64_t n) {
-    visit(from, [&](auto a) {
-        visit(to, [&](auto b) { convert_array<decltype(b), decltype(a)>(source, target, n); });
-    });
+    visit(from,
+          [&](auto a) { visit(to, [&](auto b) { convert_array<decltype(b), decltype(a)>(source, target, n); }); });
 }
 
 }  // namespace gradus::kernels::cpu

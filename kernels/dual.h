@@ -1,4 +1,5 @@
-// Dual numbers: a value with its derivative. A formula run on them yields its own slope, which gives every pointwise op its second derivative.
+// Dual numbers: a value with its derivative. A formula run on them yields its own slope, which gives every pointwise op
+// its second derivative.
 #pragma once
 
 #include "gradus/kernels/simd.h"
@@ -32,14 +33,42 @@ template <class V, class M>
 Dual<V> select(const M& mask, const Dual<V>& a, const Dual<V>& b) {
     return {select(mask, a.v, b.v), select(mask, a.d, b.d)};
 }
-template <class V> Dual<V> exp(Dual<V> x) { const V y = exp(x.v); return {y, x.d * y}; }
-template <class V> Dual<V> log(Dual<V> x) { return {log(x.v), x.d / x.v}; }
-template <class V> Dual<V> sqrt(Dual<V> x) { const V y = sqrt(x.v); return {y, x.d * k<V>(0.5) / y}; }
-template <class V> Dual<V> sin(Dual<V> x) { return {sin(x.v), x.d * cos(x.v)}; }
-template <class V> Dual<V> cos(Dual<V> x) { return {cos(x.v), -x.d * sin(x.v)}; }
-template <class V> Dual<V> tan(Dual<V> x) { const V y = tan(x.v); return {y, x.d * (k<V>(1) + y * y)}; }
-template <class V> Dual<V> tanh(Dual<V> x) { const V y = tanh(x.v); return {y, x.d * (k<V>(1) - y * y)}; }
-template <class V> Dual<V> erf(Dual<V> x) { return {erf(x.v), x.d * k<V>(1.1283791670955126) * exp(-x.v * x.v)}; }
+template <class V>
+Dual<V> exp(Dual<V> x) {
+    const V y = exp(x.v);
+    return {y, x.d * y};
+}
+template <class V>
+Dual<V> log(Dual<V> x) {
+    return {log(x.v), x.d / x.v};
+}
+template <class V>
+Dual<V> sqrt(Dual<V> x) {
+    const V y = sqrt(x.v);
+    return {y, x.d * k<V>(0.5) / y};
+}
+template <class V>
+Dual<V> sin(Dual<V> x) {
+    return {sin(x.v), x.d * cos(x.v)};
+}
+template <class V>
+Dual<V> cos(Dual<V> x) {
+    return {cos(x.v), -x.d * sin(x.v)};
+}
+template <class V>
+Dual<V> tan(Dual<V> x) {
+    const V y = tan(x.v);
+    return {y, x.d * (k<V>(1) + y * y)};
+}
+template <class V>
+Dual<V> tanh(Dual<V> x) {
+    const V y = tanh(x.v);
+    return {y, x.d * (k<V>(1) - y * y)};
+}
+template <class V>
+Dual<V> erf(Dual<V> x) {
+    return {erf(x.v), x.d * k<V>(1.1283791670955126) * exp(-x.v * x.v)};
+}
 
 }  // namespace math
 }  // namespace gradus

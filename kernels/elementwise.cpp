@@ -26,15 +26,18 @@ namespace {
 
 template <class E>
 void copy_run(const E* source, std::int64_t stride, E* target, std::int64_t n) {
-    if (stride == 1) std::memcpy(target, source, std::size_t(n) * sizeof(E));
-    else if (stride == 0) std::fill_n(target, n, *source);
+    if (stride == 1)
+        std::memcpy(target, source, std::size_t(n) * sizeof(E));
+    else if (stride == 0)
+        std::fill_n(target, n, *source);
     else
         for (std::int64_t i = 0; i < n; ++i) target[i] = source[i * stride];
 }
 
 template <class E>
 void spread_run(E* target, std::int64_t stride, const E* source, std::int64_t n) {
-    if (stride == 1) std::memcpy(target, source, std::size_t(n) * sizeof(E));
+    if (stride == 1)
+        std::memcpy(target, source, std::size_t(n) * sizeof(E));
     else
         for (std::int64_t i = 0; i < n; ++i) target[i * stride] = source[i];
 }
@@ -68,7 +71,8 @@ template <class E>
 void gather_as(const Walk& walk, const char* base, std::int64_t start, std::int64_t n, char* target) {
     const int last = walk.rank - 1;
     for_runs(walk, start, n, [&](std::int64_t offset, std::int64_t count, std::int64_t done) {
-        copy_run(reinterpret_cast<const E*>(base) + offset, walk.strides[last], reinterpret_cast<E*>(target) + done, count);
+        copy_run(reinterpret_cast<const E*>(base) + offset, walk.strides[last], reinterpret_cast<E*>(target) + done,
+                 count);
     });
 }
 
@@ -76,7 +80,8 @@ template <class E>
 void scatter_as(const Walk& walk, char* base, std::int64_t start, std::int64_t n, const char* source) {
     const int last = walk.rank - 1;
     for_runs(walk, start, n, [&](std::int64_t offset, std::int64_t count, std::int64_t done) {
-        spread_run(reinterpret_cast<E*>(base) + offset, walk.strides[last], reinterpret_cast<const E*>(source) + done, count);
+        spread_run(reinterpret_cast<E*>(base) + offset, walk.strides[last], reinterpret_cast<const E*>(source) + done,
+                   count);
     });
 }
 
@@ -88,9 +93,11 @@ struct alignas(64) Buffer {
 class Reader {
   public:
     Reader(const Operand& operand, const Shape& shape, DType as)
-        : as_(as), from_(operand.tensor ? operand.tensor->dtype() : DType::f64),
+        : as_(as),
+          from_(operand.tensor ? operand.tensor->dtype() : DType::f64),
           walk_(operand.tensor ? operand.tensor->layout().expand("elementwise", shape) : Layout()),
-          base_(operand.tensor ? static_cast<const char*>(operand.tensor->address()) : nullptr), number_(operand.number) {
+          base_(operand.tensor ? static_cast<const char*>(operand.tensor->address()) : nullptr),
+          number_(operand.number) {
         constant_ = !operand.tensor || operand.tensor->numel() == 1;
         in_place_ = !constant_ && from_ == as && walk_.plain;
     }
@@ -129,19 +136,27 @@ class Reader {
 
 void gather(const Walk& walk, const char* base, int size, std::int64_t start, std::int64_t n, char* target) {
     switch (size) {
-        case 1: return gather_as<std::uint8_t>(walk, base, start, n, target);
-        case 2: return gather_as<std::uint16_t>(walk, base, start, n, target);
-        case 4: return gather_as<std::uint32_t>(walk, base, start, n, target);
-        default: return gather_as<std::uint64_t>(walk, base, start, n, target);
+        case 1:
+            return gather_as<std::uint8_t>(walk, base, start, n, target);
+        case 2:
+            return gather_as<std::uint16_t>(walk, base, start, n, target);
+        case 4:
+            return gather_as<std::uint32_t>(walk, base, start, n, target);
+        default:
+            return gather_as<std::uint64_t>(walk, base, start, n, target);
     }
 }
 
 void scatter(const Walk& walk, char* base, int size, std::int64_t start, std::int64_t n, const char* source) {
     switch (size) {
-        case 1: return scatter_as<std::uint8_t>(walk, base, start, n, source);
-        case 2: return scatter_as<std::uint16_t>(walk, base, start, n, source);
-        case 4: return scatter_as<std::uint32_t>(walk, base, start, n, source);
-        default: return scatter_as<std::uint64_t>(walk, base, start, n, source);
+        case 1:
+            return scatter_as<std::uint8_t>(walk, base, start, n, source);
+        case 2:
+            return scatter_as<std::uint16_t>(walk, base, start, n, source);
+        case 4:
+            return scatter_as<std::uint32_t>(walk, base, start, n, source);
+        default:
+            return scatter_as<std::uint64_t>(walk, base, start, n, source);
     }
 }
 

@@ -1,9 +1,10 @@
-// Walking operands of any layout and dtype in chunks of plain arrays, so that a formula is compiled for two or three types only.
+// Walking operands of any layout and dtype in chunks of plain arrays, so that a formula is compiled for two or three
+// types only.
 //
 // Note [Chunks]
-// The result's elements are cut, in row-major order, into chunks of 1,024. An operand that already is a plain array of the type the
-// formula computes in is read in place; any other is gathered (and converted) into a buffer in the first-level cache. So strides,
-// broadcasting and the 16-bit floats cost a copy within the cache and no instantiation.
+// The result's elements are cut, in row-major order, into chunks of 1,024. An operand that already is a plain array of
+// the type the formula computes in is read in place; any other is gathered (and converted) into a buffer in the
+// first-level cache. So strides, broadcasting and the 16-bit floats cost a copy within the cache and no instantiation.
 #pragma once
 
 #include <span>
@@ -15,7 +16,8 @@ namespace gradus::kernels::cpu {
 inline constexpr std::int64_t chunk = 1024;
 inline constexpr std::int64_t chunk_bytes = chunk * 8;
 
-/// The type a formula computes in for results of this dtype: f64, f32 (also for 16-bit floats) or i64 (all integers and bool).
+/// The type a formula computes in for results of this dtype: f64, f32 (also for 16-bit floats) or i64 (all integers and
+/// bool).
 inline DType compute_type(DType type) {
     if (!is_floating(type)) return DType::i64;
     return type == DType::f64 ? DType::f64 : DType::f32;

@@ -1,9 +1,5 @@
 #include "gradus/kernels/gemm.h"
 
-#if defined(__GNUC__) && !defined(__clang__)
-// False alarms of GCC 12 about its own AVX-512 intrinsics, in which Eigen's code ends.
-#endif
-
 #include <Eigen/Core>
 #include <algorithm>
 #include <type_traits>

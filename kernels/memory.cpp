@@ -30,27 +30,34 @@ void copy(const Tensor& x, const Tensor& y) {
     }
     const Operand inputs[] = {x};
     if (x.dtype() == y.dtype()) {  // bits as they are: a NaN keeps its payload
-        const Formula formulas[] = {same_formula<std::uint8_t>, same_formula<std::uint16_t>, same_formula<std::uint32_t>,
-                                    same_formula<std::uint64_t>};
+        const Formula formulas[] = {same_formula<std::uint8_t>, same_formula<std::uint16_t>,
+                                    same_formula<std::uint32_t>, same_formula<std::uint64_t>};
         const int size = size_of(x.dtype());
-        return elementwise(formulas[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3], x.dtype(), x.dtype(), inputs, y);
+        return elementwise(formulas[size == 1   ? 0
+                                    : size == 2 ? 1
+                                    : size == 4 ? 2
+                                                : 3],
+                           x.dtype(), x.dtype(), inputs, y);
     }
-    const Formula formula = size_of(y.dtype()) == 8 ? same_formula<std::uint64_t>
+    const Formula formula = size_of(y.dtype()) == 8   ? same_formula<std::uint64_t>
                             : size_of(y.dtype()) == 4 ? same_formula<std::uint32_t>
-                            : size_of(y.dtype()) == 2 ? same_formula<std::uint16_t> : same_formula<std::uint8_t>;
+                            : size_of(y.dtype()) == 2 ? same_formula<std::uint16_t>
+                                                      : same_formula<std::uint8_t>;
     elementwise(formula, y.dtype(), y.dtype(), inputs, y);
 }
 
 void fill(const Tensor& y, double value) {
     if (y.is_contiguous() && value == 0 && !std::signbit(value)) {
         char* base = static_cast<char*>(y.address());
-        return parallel_for(y.numel() * size_of(y.dtype()), 1 << 18,
-                            [&](std::int64_t begin, std::int64_t end) { std::memset(base + begin, 0, std::size_t(end - begin)); });
+        return parallel_for(y.numel() * size_of(y.dtype()), 1 << 18, [&](std::int64_t begin, std::int64_t end) {
+            std::memset(base + begin, 0, std::size_t(end - begin));
+        });
     }
     // In the dtype itself, so that a large i64 is not rounded twice.
-    const Formula formula = size_of(y.dtype()) == 8 ? same_formula<std::uint64_t>
+    const Formula formula = size_of(y.dtype()) == 8   ? same_formula<std::uint64_t>
                             : size_of(y.dtype()) == 4 ? same_formula<std::uint32_t>
-                            : size_of(y.dtype()) == 2 ? same_formula<std::uint16_t> : same_formula<std::uint8_t>;
+                            : size_of(y.dtype()) == 2 ? same_formula<std::uint16_t>
+                                                      : same_formula<std::uint8_t>;
     const Operand inputs[] = {value};
     elementwise(formula, y.dtype(), y.dtype(), inputs, y);
 }
@@ -61,19 +68,23 @@ void arange(const Tensor& y, double start, double step) {
         E* out = y.data<E>();
         for (std::int64_t i = 0; i < y.numel(); ++i) {
             const double value = start + double(i) * step;
-            if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>) out[i] = E(float(value));
-            else out[i] = E(value);
+            if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>)
+                out[i] = E(float(value));
+            else
+                out[i] = E(value);
         }
     });
 }
 
 namespace {
 
-/// Calls element(index in y, sample, index within the sample) block by block: `per_block` elements share one Philox block.
+/// Calls element(index in y, sample, index within the sample) block by block: `per_block` elements share one Philox
+/// block.
 template <class Block>
 void for_blocks(const Tensor& y, const Draw& draw, std::int64_t per_block, Block&& block) {
     const std::int64_t samples = draw.samples > 0 ? draw.samples : 1, n = y.numel();
-    check(n % samples == 0, "random: ", n, " elements do not divide into the ", samples, " samples of the step's batch");
+    check(n % samples == 0, "random: ", n, " elements do not divide into the ", samples,
+          " samples of the step's batch");
     const std::int64_t part = n / samples;
     if (part == 0) return;
     const std::int64_t blocks = (part + per_block - 1) / per_block;
@@ -95,7 +106,8 @@ void uniform(const Tensor& y, double low, double high, const Draw& draw) {
         double* out = y.data<double>();
         return for_blocks(y, draw, 2, [&](const PhiloxBlock& words, std::int64_t at, std::int64_t n) {
             for (std::int64_t i = 0; i < n; ++i)
-                out[at + i] = low + (high - low) * to_unit_f64(words[std::size_t(2 * i)], words[std::size_t(2 * i + 1)]);
+                out[at + i] =
+                    low + (high - low) * to_unit_f64(words[std::size_t(2 * i)], words[std::size_t(2 * i + 1)]);
         });
     }
     float* out = y.data<float>();
@@ -120,7 +132,8 @@ void normal(const Tensor& y, double mean, double deviation, const Draw& draw) {
     for_blocks(y, draw, 4, [&](const PhiloxBlock& words, std::int64_t at, std::int64_t n) {
         float four[4];
         for (std::size_t p = 0; p < 2; ++p) {
-            const float radius = std::sqrt(-2 * std::log(to_unit(words[2 * p]))), angle = float(two_pi) * to_unit(words[2 * p + 1]);
+            const float radius = std::sqrt(-2 * std::log(to_unit(words[2 * p]))),
+                        angle = float(two_pi) * to_unit(words[2 * p + 1]);
             four[2 * p] = radius * std::cos(angle), four[2 * p + 1] = radius * std::sin(angle);
         }
         for (std::int64_t i = 0; i < n; ++i) out[at + i] = float(mean) + float(deviation) * four[i];

@@ -19,7 +19,9 @@ void normal(const Tensor& y, double mean, double deviation, const Draw& draw);
 inline void copy(const Tensor& x, const Tensor& y) { dispatch("copy", y.device(), cpu::copy, x, y); }
 inline void fill(const Tensor& y, double value) { dispatch("fill", y.device(), cpu::fill, y, value); }
 /// y[i] = start + i step; y is contiguous.
-inline void arange(const Tensor& y, double start, double step) { dispatch("arange", y.device(), cpu::arange, y, start, step); }
+inline void arange(const Tensor& y, double start, double step) {
+    dispatch("arange", y.device(), cpu::arange, y, start, step);
+}
 /// Contiguous f32 or f64, numbered as Draw says; normal numbers by Box and Muller from pairs of uniform ones.
 inline void uniform(const Tensor& y, double low, double high, const Draw& draw) {
     dispatch("uniform", y.device(), cpu::uniform, y, low, high, draw);

@@ -67,8 +67,10 @@ class ThreadPool {
         if (sleeping_.load(std::memory_order_acquire) > 0) wake_.notify_all();
         take_tasks();
         for (int spin = 0; left_.load(std::memory_order_acquire) > 0; ++spin)
-            if (spin < 4000) pause();
-            else std::this_thread::yield();  // the worker may be waiting for this very core
+            if (spin < 4000)
+                pause();
+            else
+                std::this_thread::yield();  // the worker may be waiting for this very core
         if (failed_) std::rethrow_exception(failed_);
         return true;
     }

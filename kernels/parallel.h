@@ -13,13 +13,14 @@ void set_thread_count(int threads);  ///< for the whole process; results do not 
 
 namespace detail {
 using Task = void (*)(void* context, std::int64_t index);
-/// Runs task(context, 0 … count - 1), each once, in any order; returns when all are done. Throws the first exception of a task.
+/// Runs task(context, 0 … count - 1), each once, in any order; returns when all are done. Throws the first exception of
+/// a task.
 void run_tasks(std::int64_t count, Task task, void* context);
 bool inside_task();
 }  // namespace detail
 
-/// f(begin, end) over disjoint pieces of [0, n), each of at least `grain` elements (the last may be shorter). A loop inside a
-/// loop, or one while another thread's loop is running, goes through on the calling thread.
+/// f(begin, end) over disjoint pieces of [0, n), each of at least `grain` elements (the last may be shorter). A loop
+/// inside a loop, or one while another thread's loop is running, goes through on the calling thread.
 template <class F>
 void parallel_for(std::int64_t n, std::int64_t grain, F&& f) {
     if (n <= 0) return;
@@ -45,8 +46,9 @@ void parallel_tasks(std::int64_t count, F&& f) {
         for (std::int64_t i = 0; i < count; ++i) f(i);
         return;
     }
-    detail::run_tasks(count, [](void* context, std::int64_t index) { (*static_cast<std::remove_reference_t<F>*>(context))(index); },
-                      const_cast<void*>(static_cast<const void*>(std::addressof(f))));
+    detail::run_tasks(
+        count, [](void* context, std::int64_t index) { (*static_cast<std::remove_reference_t<F>*>(context))(index); },
+        const_cast<void*>(static_cast<const void*>(std::addressof(f))));
 }
 
 }  // namespace gradus

@@ -22,17 +22,20 @@ void packs(std::int64_t n, T* y, Body body, const In*... x) {
 
 template <class Op, class T>
 void unary_formula(const void* const* in, void* out, std::int64_t n) {
-    packs<T>(n, static_cast<T*>(out), [](auto x) { return Op::f(x); }, static_cast<const T*>(in[0]));
+    packs<T>(
+        n, static_cast<T*>(out), [](auto x) { return Op::f(x); }, static_cast<const T*>(in[0]));
 }
 template <class Op, int order, class T>
 void chain_formula(const void* const* in, void* out, std::int64_t n) {
-    packs<T>(n, static_cast<T*>(out), [](auto g, auto x) { return pointwise::chain<Op, order>(g, x); },
-             static_cast<const T*>(in[0]), static_cast<const T*>(in[1]));
+    packs<T>(
+        n, static_cast<T*>(out), [](auto g, auto x) { return pointwise::chain<Op, order>(g, x); },
+        static_cast<const T*>(in[0]), static_cast<const T*>(in[1]));
 }
 template <class Op, class T>
 void binary_formula(const void* const* in, void* out, std::int64_t n) {
-    packs<T>(n, static_cast<T*>(out), [](auto a, auto b) { return Op::f(a, b); }, static_cast<const T*>(in[0]),
-             static_cast<const T*>(in[1]));
+    packs<T>(
+        n, static_cast<T*>(out), [](auto a, auto b) { return Op::f(a, b); }, static_cast<const T*>(in[0]),
+        static_cast<const T*>(in[1]));
 }
 template <class Op, class T>
 void compare_formula(const void* const* in, void* out, std::int64_t n) {
@@ -57,7 +60,8 @@ template <class Op, int order>
 void chain(const Tensor& g, const Tensor& x, const Tensor& gx) {
     const DType type = compute_type(gx.dtype());
     const Operand inputs[] = {g, x};
-    elementwise(type == DType::f64 ? chain_formula<Op, order, double> : chain_formula<Op, order, float>, type, type, inputs, gx);
+    elementwise(type == DType::f64 ? chain_formula<Op, order, double> : chain_formula<Op, order, float>, type, type,
+                inputs, gx);
 }
 
 template <class Op>
@@ -74,8 +78,9 @@ template <class Op>
 void compare(Operand a, Operand b, DType as, const Tensor& y) {
     const DType type = compute_type(as);
     const Operand inputs[] = {a, b};
-    Formula formula = type == DType::f32 ? compare_formula<Op, float>
-                      : type == DType::f64 ? compare_formula<Op, double> : compare_formula<Op, std::int64_t>;
+    Formula formula = type == DType::f32   ? compare_formula<Op, float>
+                      : type == DType::f64 ? compare_formula<Op, double>
+                                           : compare_formula<Op, std::int64_t>;
     elementwise(formula, type, DType::boolean, inputs, y);
 }
 
@@ -100,8 +105,9 @@ void finite_formula(const void* const* in, void* out, std::int64_t n) {
 void where(const Tensor& condition, Operand a, Operand b, const Tensor& y) {
     const DType type = compute_type(y.dtype());
     const Operand inputs[] = {condition, a, b};
-    elementwise(type == DType::f32 ? where_formula<float>
-                : type == DType::f64 ? where_formula<double> : where_formula<std::int64_t>,
+    elementwise(type == DType::f32   ? where_formula<float>
+                : type == DType::f64 ? where_formula<double>
+                                     : where_formula<std::int64_t>,
                 type, type, inputs, y);
 }
 
@@ -110,7 +116,8 @@ bool all_finite(const Tensor& x) {
     if (type == DType::i64) return true;
     const Tensor finite = Tensor::empty(x.shape(), DType::boolean, x.device());
     const Operand inputs[] = {x};
-    elementwise(type == DType::f32 ? finite_formula<float> : finite_formula<double>, type, DType::boolean, inputs, finite);
+    elementwise(type == DType::f32 ? finite_formula<float> : finite_formula<double>, type, DType::boolean, inputs,
+                finite);
     const bool* flags = finite.data<bool>();
     for (std::int64_t i = 0; i < finite.numel(); ++i)
         if (!flags[i]) return false;
@@ -125,11 +132,15 @@ auto emit_unary(pointwise::List<Ops...>) {
     return std::tuple{&unary<Ops>..., &chain<Ops, 1>..., &chain<Ops, 2>...};
 }
 template <class... Ops>
-auto emit_binary(pointwise::List<Ops...>) { return std::tuple{&binary<Ops>...}; }
+auto emit_binary(pointwise::List<Ops...>) {
+    return std::tuple{&binary<Ops>...};
+}
 template <class... Ops>
-auto emit_compare(pointwise::List<Ops...>) { return std::tuple{&compare<Ops>...}; }
-[[maybe_unused]] const auto emitted =
-    std::tuple{emit_unary(pointwise::UnaryOps()), emit_binary(pointwise::BinaryOps()), emit_compare(pointwise::CompareOps())};
+auto emit_compare(pointwise::List<Ops...>) {
+    return std::tuple{&compare<Ops>...};
+}
+[[maybe_unused]] const auto emitted = std::tuple{emit_unary(pointwise::UnaryOps()), emit_binary(pointwise::BinaryOps()),
+                                                 emit_compare(pointwise::CompareOps())};
 
 }  // namespace
 }  // namespace gradus::kernels::cpu

@@ -16,25 +16,37 @@ struct Operand {
 };
 
 namespace cpu {
-template <class Op> void unary(const Tensor& x, const Tensor& y);
-template <class Op, int order> void chain(const Tensor& g, const Tensor& x, const Tensor& gx);
-template <class Op> void binary(Operand a, Operand b, const Tensor& y);
-template <class Op> void compare(Operand a, Operand b, DType as, const Tensor& y);
+template <class Op>
+void unary(const Tensor& x, const Tensor& y);
+template <class Op, int order>
+void chain(const Tensor& g, const Tensor& x, const Tensor& gx);
+template <class Op>
+void binary(Operand a, Operand b, const Tensor& y);
+template <class Op>
+void compare(Operand a, Operand b, DType as, const Tensor& y);
 void where(const Tensor& condition, Operand a, Operand b, const Tensor& y);
 bool all_finite(const Tensor& x);
 }  // namespace cpu
 
 /// y = Op::f(x), computed in y's dtype (16-bit floats in f32, integers in i64).
 template <class Op>
-void unary(const Tensor& x, const Tensor& y) { dispatch("unary", y.device(), cpu::unary<Op>, x, y); }
+void unary(const Tensor& x, const Tensor& y) {
+    dispatch("unary", y.device(), cpu::unary<Op>, x, y);
+}
 /// gx = g · f⁽ᵒʳᵈᵉʳ⁾(x).
 template <class Op, int order>
-void chain(const Tensor& g, const Tensor& x, const Tensor& gx) { dispatch("chain", gx.device(), cpu::chain<Op, order>, g, x, gx); }
+void chain(const Tensor& g, const Tensor& x, const Tensor& gx) {
+    dispatch("chain", gx.device(), cpu::chain<Op, order>, g, x, gx);
+}
 template <class Op>
-void binary(Operand a, Operand b, const Tensor& y) { dispatch("binary", y.device(), cpu::binary<Op>, a, b, y); }
+void binary(Operand a, Operand b, const Tensor& y) {
+    dispatch("binary", y.device(), cpu::binary<Op>, a, b, y);
+}
 /// y (bool) = Op::f(a, b), compared in the dtype `as`.
 template <class Op>
-void compare(Operand a, Operand b, DType as, const Tensor& y) { dispatch("compare", y.device(), cpu::compare<Op>, a, b, as, y); }
+void compare(Operand a, Operand b, DType as, const Tensor& y) {
+    dispatch("compare", y.device(), cpu::compare<Op>, a, b, as, y);
+}
 /// y = condition ? a : b; nothing is multiplied, so NaN and infinities on the other side stay there.
 inline void where(const Tensor& condition, Operand a, Operand b, const Tensor& y) {
     dispatch("where", y.device(), cpu::where, condition, a, b, y);

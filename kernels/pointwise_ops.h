@@ -1,7 +1,7 @@
 // Every pointwise formula and its slope, a line each; serves every device.
 //
-// A unary op has f(x) and slope(x) = f'(x), written for any V: a lane, a pack, or a Dual (which differentiates the slope once more).
-// `integers` says that the op keeps integers; the others turn them into f32.
+// A unary op has f(x) and slope(x) = f'(x), written for any V: a lane, a pack, or a Dual (which differentiates the
+// slope once more). `integers` says that the op keeps integers; the others turn them into f32.
 #pragma once
 
 #include "gradus/kernels/dual.h"
@@ -11,15 +11,30 @@ namespace gradus::pointwise {
 using math::k;
 using math::select;
 
-template <class V> V sigmoid(V x) { return k<V>(1) / (k<V>(1) + math::exp(-x)); }
-template <class V> V zero_or_nan(V x) { return select(x != x, x, k<V>(0)); }
-template <class V> V sign(V x) { return select(x > k<V>(0), k<V>(1), select(x < k<V>(0), k<V>(-1), zero_or_nan(x))); }
+template <class V>
+V sigmoid(V x) {
+    return k<V>(1) / (k<V>(1) + math::exp(-x));
+}
+template <class V>
+V zero_or_nan(V x) {
+    return select(x != x, x, k<V>(0));
+}
+template <class V>
+V sign(V x) {
+    return select(x > k<V>(0), k<V>(1), select(x < k<V>(0), k<V>(-1), zero_or_nan(x)));
+}
 
-#define GRADUS_UNARY(Name, keeps_integers, formula, its_slope)      \
-    struct Name {                                                   \
-        static constexpr bool integers = keeps_integers;            \
-        template <class V> static V f(V x) { return formula; }      \
-        template <class V> static V slope(V x) { return its_slope; } \
+#define GRADUS_UNARY(Name, keeps_integers, formula, its_slope) \
+    struct Name {                                              \
+        static constexpr bool integers = keeps_integers;       \
+        template <class V>                                     \
+        static V f(V x) {                                      \
+            return formula;                                    \
+        }                                                      \
+        template <class V>                                     \
+        static V slope(V x) {                                  \
+            return its_slope;                                  \
+        }                                                      \
     };
 GRADUS_UNARY(Neg, true, -x, (void(x), k<V>(-1)))
 GRADUS_UNARY(Abs, true, math::abs(x), sign(x))
@@ -37,7 +52,8 @@ GRADUS_UNARY(Tan, false, math::tan(x), k<V>(1) + math::tan(x) * math::tan(x))
 GRADUS_UNARY(Tanh, false, math::tanh(x), k<V>(1) - math::tanh(x) * math::tanh(x))
 GRADUS_UNARY(Sigmoid, false, sigmoid(x), sigmoid(x) * sigmoid(-x))
 GRADUS_UNARY(Silu, false, x* sigmoid(x), sigmoid(x) * (k<V>(1) + x * sigmoid(-x)))
-GRADUS_UNARY(Softplus, false, select(x > k<V>(0), x, zero_or_nan(x)) + math::log1p(math::exp(-math::abs(x))), sigmoid(x))
+GRADUS_UNARY(Softplus, false, select(x > k<V>(0), x, zero_or_nan(x)) + math::log1p(math::exp(-math::abs(x))),
+             sigmoid(x))
 GRADUS_UNARY(Erf, false, math::erf(x), k<V>(1.1283791670955126) * math::exp(-x * x))
 GRADUS_UNARY(Sign, true, sign(x), (void(x), k<V>(0)))
 GRADUS_UNARY(Floor, true, math::floor(x), (void(x), k<V>(0)))
@@ -48,17 +64,33 @@ GRADUS_UNARY(Round, true, math::nearbyint(x), (void(x), k<V>(0)))
 /// max(x, 0). Its gradient selects instead of multiplying, so that an infinite g behind a closed unit stays 0.
 struct Relu {
     static constexpr bool integers = true;
-    template <class V> static V f(V x) { return select(x < k<V>(0), k<V>(0), x); }
-    template <class V> static V slope(V x) { return select(x > k<V>(0), k<V>(1), k<V>(0)); }
-    template <class V> static V chain(V g, V x) { return select(x > k<V>(0), g, zero_or_nan(x)); }
+    template <class V>
+    static V f(V x) {
+        return select(x < k<V>(0), k<V>(0), x);
+    }
+    template <class V>
+    static V slope(V x) {
+        return select(x > k<V>(0), k<V>(1), k<V>(0));
+    }
+    template <class V>
+    static V chain(V g, V x) {
+        return select(x > k<V>(0), g, zero_or_nan(x));
+    }
 };
 
 /// x Φ(x) with Φ(x) = (1 + erf(x / √2)) / 2; slope Φ(x) + x φ(x).
 struct Gelu {
     static constexpr bool integers = false;
-    template <class V> static V phi(V x) { return k<V>(0.5) * (k<V>(1) + math::erf(x * k<V>(0.7071067811865476))); }
-    template <class V> static V f(V x) { return x * phi(x); }
-    template <class V> static V slope(V x) {
+    template <class V>
+    static V phi(V x) {
+        return k<V>(0.5) * (k<V>(1) + math::erf(x * k<V>(0.7071067811865476)));
+    }
+    template <class V>
+    static V f(V x) {
+        return x * phi(x);
+    }
+    template <class V>
+    static V slope(V x) {
         return phi(x) + x * k<V>(0.3989422804014327) * math::exp(k<V>(-0.5) * x * x);
     }
 };
@@ -66,11 +98,16 @@ struct Gelu {
 /// x/2 (1 + tanh u), u = √(2/π) (x + 0.044715 x³). Hendrycks and Gimpel, arXiv 1606.08415.
 struct GeluTanh {
     static constexpr bool integers = false;
-    template <class V> static V t(V x) {
+    template <class V>
+    static V t(V x) {
         return math::tanh(k<V>(0.7978845608028654) * (x + k<V>(0.044715) * x * x * x));
     }
-    template <class V> static V f(V x) { return k<V>(0.5) * x * (k<V>(1) + t(x)); }
-    template <class V> static V slope(V x) {
+    template <class V>
+    static V f(V x) {
+        return k<V>(0.5) * x * (k<V>(1) + t(x));
+    }
+    template <class V>
+    static V slope(V x) {
         const V tx = t(x), du = k<V>(0.7978845608028654) * (k<V>(1) + k<V>(3 * 0.044715) * x * x);
         return k<V>(0.5) * (k<V>(1) + tx) + k<V>(0.5) * x * (k<V>(1) - tx * tx) * du;
     }
@@ -80,34 +117,118 @@ struct GeluTanh {
 template <class Op, int order, class V>
 V chain(V g, V x) {
     static_assert(order == 1 || order == 2);
-    if constexpr (order == 2) return g * Op::slope(Dual<V>{x, k<V>(1)}).d;
-    else if constexpr (requires { Op::chain(g, x); }) return Op::chain(g, x);
-    else return g * Op::slope(x);
+    if constexpr (order == 2)
+        return g * Op::slope(Dual<V>{x, k<V>(1)}).d;
+    else if constexpr (requires { Op::chain(g, x); })
+        return Op::chain(g, x);
+    else
+        return g * Op::slope(x);
 }
 
 // ---- two operands ----
-struct Add { template <class V> static V f(V a, V b) { return a + b; } };
-struct Sub { template <class V> static V f(V a, V b) { return a - b; } };
-struct Mul { template <class V> static V f(V a, V b) { return a * b; } };
-struct Div { template <class V> static V f(V a, V b) { return a / b; } };
-struct Pow { template <class V> static V f(V a, V b) { return math::pow(a, b); } };
-struct Maximum { template <class V> static V f(V a, V b) { return select((a > b) | (a != a), a, b); } };
-struct Minimum { template <class V> static V f(V a, V b) { return select((a < b) | (a != a), a, b); } };
+struct Add {
+    template <class V>
+    static V f(V a, V b) {
+        return a + b;
+    }
+};
+struct Sub {
+    template <class V>
+    static V f(V a, V b) {
+        return a - b;
+    }
+};
+struct Mul {
+    template <class V>
+    static V f(V a, V b) {
+        return a * b;
+    }
+};
+struct Div {
+    template <class V>
+    static V f(V a, V b) {
+        return a / b;
+    }
+};
+struct Pow {
+    template <class V>
+    static V f(V a, V b) {
+        return math::pow(a, b);
+    }
+};
+struct Maximum {
+    template <class V>
+    static V f(V a, V b) {
+        return select((a > b) | (a != a), a, b);
+    }
+};
+struct Minimum {
+    template <class V>
+    static V f(V a, V b) {
+        return select((a < b) | (a != a), a, b);
+    }
+};
 
 // ---- comparisons and logic: lane by lane, to bool ----
-struct Equal { template <class T> static bool f(T a, T b) { return a == b; } };
-struct NotEqual { template <class T> static bool f(T a, T b) { return a != b; } };
-struct Less { template <class T> static bool f(T a, T b) { return a < b; } };
-struct LessEqual { template <class T> static bool f(T a, T b) { return a <= b; } };
-struct Greater { template <class T> static bool f(T a, T b) { return a > b; } };
-struct GreaterEqual { template <class T> static bool f(T a, T b) { return a >= b; } };
-struct And { template <class T> static bool f(T a, T b) { return (a != 0) & (b != 0); } };
-struct Or { template <class T> static bool f(T a, T b) { return (a != 0) | (b != 0); } };
-struct Xor { template <class T> static bool f(T a, T b) { return (a != 0) != (b != 0); } };
+struct Equal {
+    template <class T>
+    static bool f(T a, T b) {
+        return a == b;
+    }
+};
+struct NotEqual {
+    template <class T>
+    static bool f(T a, T b) {
+        return a != b;
+    }
+};
+struct Less {
+    template <class T>
+    static bool f(T a, T b) {
+        return a < b;
+    }
+};
+struct LessEqual {
+    template <class T>
+    static bool f(T a, T b) {
+        return a <= b;
+    }
+};
+struct Greater {
+    template <class T>
+    static bool f(T a, T b) {
+        return a > b;
+    }
+};
+struct GreaterEqual {
+    template <class T>
+    static bool f(T a, T b) {
+        return a >= b;
+    }
+};
+struct And {
+    template <class T>
+    static bool f(T a, T b) {
+        return (a != 0) & (b != 0);
+    }
+};
+struct Or {
+    template <class T>
+    static bool f(T a, T b) {
+        return (a != 0) | (b != 0);
+    }
+};
+struct Xor {
+    template <class T>
+    static bool f(T a, T b) {
+        return (a != 0) != (b != 0);
+    }
+};
 
-template <class... Ops> struct List {};
-using UnaryOps = List<Neg, Abs, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Sin, Cos, Tan, Tanh, Sigmoid, Silu,
-                      Softplus, Erf, Sign, Floor, Ceil, Round, Relu, Gelu, GeluTanh>;
+template <class... Ops>
+struct List {};
+using UnaryOps = List<Neg, Abs, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Sin, Cos, Tan, Tanh, Sigmoid,
+                      Silu, Softplus, Erf, Sign, Floor, Ceil, Round, Relu, Gelu, GeluTanh>;
 using BinaryOps = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum>;
 using CompareOps = List<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, And, Or, Xor>;
 

@@ -9,9 +9,9 @@
 namespace gradus::kernels::cpu {
 namespace {
 
-constexpr std::int64_t piece = 64 * chunk;   // elements of a row that one task reduces
+constexpr std::int64_t piece = 64 * chunk;       // elements of a row that one task reduces
 constexpr std::int64_t tall = 4096, wide = 256;  // rows and columns of a task when columns are reduced
-constexpr std::int64_t rows_in_f32 = 128;    // rows added in f32 before they join the f64 sum
+constexpr std::int64_t rows_in_f32 = 128;        // rows added in f32 before they join the f64 sum
 
 /// What a reduction does: T is the element, A the accumulator.
 template <Reduce what, class T>
@@ -21,15 +21,20 @@ struct Rule {
         if constexpr (what == Reduce::sum) return 0;
         if constexpr (what == Reduce::prod) return 1;
         using L = std::numeric_limits<T>;
-        if constexpr (what == Reduce::max) return L::has_infinity ? -L::infinity() : T(0);  // integers: the empty case of bools
+        if constexpr (what == Reduce::max)
+            return L::has_infinity ? -L::infinity() : T(0);  // integers: the empty case of bools
         return L::has_infinity ? L::infinity() : T(1);
     }
     template <class V>
     static V join(V a, V b) {
-        if constexpr (what == Reduce::sum) return a + b;
-        else if constexpr (what == Reduce::prod) return a * b;
-        else if constexpr (what == Reduce::max) return math::select((a > b) | (a != a), a, b);
-        else return math::select((a < b) | (a != a), a, b);
+        if constexpr (what == Reduce::sum)
+            return a + b;
+        else if constexpr (what == Reduce::prod)
+            return a * b;
+        else if constexpr (what == Reduce::max)
+            return math::select((a > b) | (a != a), a, b);
+        else
+            return math::select((a < b) | (a != a), a, b);
     }
 };
 
@@ -96,7 +101,8 @@ struct alignas(64) Buffer {
 };
 
 template <Reduce what, class T>
-typename Rule<what, T>::A reduce_piece(const Plan& plan, const Walk& walk, std::int64_t row, std::int64_t start, std::int64_t end) {
+typename Rule<what, T>::A reduce_piece(const Plan& plan, const Walk& walk, std::int64_t row, std::int64_t start,
+                                       std::int64_t end) {
     using R = Rule<what, T>;
     Buffer buffer, raw;
     const char* base = plan.base + plan.offset_of_row(row) * size_of(plan.from);
@@ -126,7 +132,8 @@ void reduce_rows(const Plan& plan, const Tensor& y) {
     const Walk walk(plan.reduced);
     const std::int64_t pieces = std::max<std::int64_t>(1, (plan.length + piece - 1) / piece);
     std::vector<A> parts(std::size_t(plan.rows * pieces));
-    parallel_for(plan.rows * pieces, std::max<std::int64_t>(1, 16 * chunk / std::max<std::int64_t>(1, std::min(plan.length, piece))),
+    parallel_for(plan.rows * pieces,
+                 std::max<std::int64_t>(1, 16 * chunk / std::max<std::int64_t>(1, std::min(plan.length, piece))),
                  [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t i = begin; i < end; ++i) {
                          const std::int64_t start = i % pieces * piece;
@@ -137,7 +144,8 @@ void reduce_rows(const Plan& plan, const Tensor& y) {
     if (pieces > 1)
         for (std::int64_t row = 0; row < plan.rows; ++row) {
             A total = parts[std::size_t(row * pieces)];
-            for (std::int64_t p = 1; p < pieces; ++p) total = R::template join<A>(total, parts[std::size_t(row * pieces + p)]);
+            for (std::int64_t p = 1; p < pieces; ++p)
+                total = R::template join<A>(total, parts[std::size_t(row * pieces + p)]);
             parts[std::size_t(row)] = total;
         }
     convert(dtype_of<A>, y.dtype(), parts.data(), y.address(), plan.rows);
@@ -148,7 +156,8 @@ template <Reduce what, class T>
 void reduce_columns(const Plan& plan, std::int64_t run, const Tensor& y) {
     using R = Rule<what, T>;
     using A = typename R::A;
-    const std::int64_t outer = plan.rows / run, columns = (run + wide - 1) / wide, heights = (plan.length + tall - 1) / tall;
+    const std::int64_t outer = plan.rows / run, columns = (run + wide - 1) / wide,
+                       heights = (plan.length + tall - 1) / tall;
     std::vector<A> parts(std::size_t(plan.rows * heights));
     const bool same = plan.from == dtype_of<T>;
     const int size = size_of(plan.from);
@@ -166,7 +175,8 @@ void reduce_columns(const Plan& plan, std::int64_t run, const Tensor& y) {
                 const char* source = base + Plan::offset_in(plan.reduced, row) * size;
                 const T* x = reinterpret_cast<const T*>(source);
                 if (!same) convert(plan.from, dtype_of<T>, source, converted, n), x = converted;
-                if (fresh) std::copy_n(x, n, acc);
+                if (fresh)
+                    std::copy_n(x, n, acc);
                 else
                     for (std::int64_t i = 0; i < n; ++i) acc[i] = R::template join<T>(acc[i], x[i]);
             }
@@ -184,8 +194,10 @@ void reduce_as(const Plan& plan, const Tensor& y) {
     const Walk kept(plan.kept), reduced(plan.reduced);
     const std::int64_t run = kept.strides[kept.rank - 1] == 1 ? kept.shape[kept.rank - 1] : 1;
     constexpr bool ordered_integers = std::is_same_v<T, std::int64_t> && (what == Reduce::max || what == Reduce::min);
-    if (run > 1 && plan.length > 1 && !reduced.plain && !ordered_integers) reduce_columns<what, T>(plan, run, y);
-    else reduce_rows<what, T>(plan, y);
+    if (run > 1 && plan.length > 1 && !reduced.plain && !ordered_integers)
+        reduce_columns<what, T>(plan, run, y);
+    else
+        reduce_rows<what, T>(plan, y);
 }
 
 template <Reduce what>
@@ -193,9 +205,12 @@ void reduce_by_type(const Tensor& x, const Axes& axes, const Tensor& y) {
     const Plan plan(x, axes);
     if (plan.rows == 0) return;
     switch (compute_type(x.dtype())) {
-        case DType::f32: return reduce_as<what, float>(plan, y);
-        case DType::f64: return reduce_as<what, double>(plan, y);
-        default: return reduce_as<what, std::int64_t>(plan, y);
+        case DType::f32:
+            return reduce_as<what, float>(plan, y);
+        case DType::f64:
+            return reduce_as<what, double>(plan, y);
+        default:
+            return reduce_as<what, std::int64_t>(plan, y);
     }
 }
 
@@ -203,10 +218,14 @@ void reduce_by_type(const Tensor& x, const Axes& axes, const Tensor& y) {
 
 void reduce(Reduce what, const Tensor& x, const Axes& axes, const Tensor& y) {
     switch (what) {
-        case Reduce::sum: return reduce_by_type<Reduce::sum>(x, axes, y);
-        case Reduce::max: return reduce_by_type<Reduce::max>(x, axes, y);
-        case Reduce::min: return reduce_by_type<Reduce::min>(x, axes, y);
-        case Reduce::prod: return reduce_by_type<Reduce::prod>(x, axes, y);
+        case Reduce::sum:
+            return reduce_by_type<Reduce::sum>(x, axes, y);
+        case Reduce::max:
+            return reduce_by_type<Reduce::max>(x, axes, y);
+        case Reduce::min:
+            return reduce_by_type<Reduce::min>(x, axes, y);
+        case Reduce::prod:
+            return reduce_by_type<Reduce::prod>(x, axes, y);
     }
 }
 
@@ -245,11 +264,16 @@ void cumsum(const Tensor& x, int axis, const Tensor& y) {
                              E* q = y.data<E>() + to.offset_of_row(row);
                              A total = 0;
                              for (std::int64_t i = 0; i < from.length; ++i) {
-                                 if constexpr (std::is_arithmetic_v<E>) total += A(p[i * from.reduced.strides[0]]);
-                                 else total += A(float(p[i * from.reduced.strides[0]]));
-                                 if constexpr (std::is_integral_v<E>) q[i * to.reduced.strides[0]] = E(total);
-                                 else if constexpr (std::is_same_v<E, double>) q[i * to.reduced.strides[0]] = total;
-                                 else q[i * to.reduced.strides[0]] = E(float(total));
+                                 if constexpr (std::is_arithmetic_v<E>)
+                                     total += A(p[i * from.reduced.strides[0]]);
+                                 else
+                                     total += A(float(p[i * from.reduced.strides[0]]));
+                                 if constexpr (std::is_integral_v<E>)
+                                     q[i * to.reduced.strides[0]] = E(total);
+                                 else if constexpr (std::is_same_v<E, double>)
+                                     q[i * to.reduced.strides[0]] = total;
+                                 else
+                                     q[i * to.reduced.strides[0]] = E(float(total));
                              }
                          }
                      });

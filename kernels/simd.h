@@ -1,5 +1,5 @@
-// Packs of lanes on the compiler's vector types, and the math on them. One source for every instruction set: the compiler
-// lowers a 64-byte pack to whatever registers there are.
+// Packs of lanes on the compiler's vector types, and the math on them. One source for every instruction set: the
+// compiler lowers a 64-byte pack to whatever registers there are.
 #pragma once
 
 #include <cmath>
@@ -15,16 +15,37 @@ typedef std::int32_t i32x16 __attribute__((vector_size(64)));
 typedef std::uint32_t u32x16 __attribute__((vector_size(64)));
 typedef std::int64_t i64x8 __attribute__((vector_size(64)));
 
-template <class T> struct PackOf { using type = T; };  // integers: one at a time, the compiler vectorises the loop
-template <> struct PackOf<float> { using type = f32x16; };
-template <> struct PackOf<double> { using type = f64x8; };
-template <class T> using Pack = typename PackOf<T>::type;
-template <class T> inline constexpr int lanes = int(sizeof(Pack<T>) / sizeof(T));
+template <class T>
+struct PackOf {
+    using type = T;
+};  // integers: one at a time, the compiler vectorises the loop
+template <>
+struct PackOf<float> {
+    using type = f32x16;
+};
+template <>
+struct PackOf<double> {
+    using type = f64x8;
+};
+template <class T>
+using Pack = typename PackOf<T>::type;
+template <class T>
+inline constexpr int lanes = int(sizeof(Pack<T>) / sizeof(T));
 
-template <class V> struct ElementOf { using type = V; };
-template <> struct ElementOf<f32x16> { using type = float; };
-template <> struct ElementOf<f64x8> { using type = double; };
-template <class V> using Element = typename ElementOf<V>::type;
+template <class V>
+struct ElementOf {
+    using type = V;
+};
+template <>
+struct ElementOf<f32x16> {
+    using type = float;
+};
+template <>
+struct ElementOf<f64x8> {
+    using type = double;
+};
+template <class V>
+using Element = typename ElementOf<V>::type;
 
 template <class T>
 Pack<T> load(const T* p) {
@@ -54,21 +75,33 @@ namespace math {
 template <class V>
 struct Constant {
     static V of(double c) {
-        if constexpr (std::is_arithmetic_v<V>) return V(c);
-        else return V{} + Element<V>(c);
+        if constexpr (std::is_arithmetic_v<V>)
+            return V(c);
+        else
+            return V{} + Element<V>(c);
     }
 };
 /// The constant c in every lane.
 template <class V>
-V k(double c) { return Constant<V>::of(c); }
+V k(double c) {
+    return Constant<V>::of(c);
+}
 
 template <class V, class M>
 V select(const M& mask, const V& a, const V& b) {
     return mask ? a : b;
 }
 
-inline f32x16 as_float(const i32x16& x) { f32x16 y; std::memcpy(&y, &x, sizeof y); return y; }
-inline i32x16 as_int(const f32x16& x) { i32x16 y; std::memcpy(&y, &x, sizeof y); return y; }
+inline f32x16 as_float(const i32x16& x) {
+    f32x16 y;
+    std::memcpy(&y, &x, sizeof y);
+    return y;
+}
+inline i32x16 as_int(const f32x16& x) {
+    i32x16 y;
+    std::memcpy(&y, &x, sizeof y);
+    return y;
+}
 
 template <class V, class F>
 V each_lane(const V& x, F f) {
@@ -78,22 +111,28 @@ V each_lane(const V& x, F f) {
 }
 
 // Scalars and f64 packs go through the C library.
-#define GRADUS_MATH(name)                                                           \
-    inline float name(float x) { return std::name(x); }                             \
-    inline double name(double x) { return std::name(x); }                           \
-    inline f64x8 name(const f64x8& x) { return each_lane(x, [](double v) { return std::name(v); }); }
-GRADUS_MATH(exp) GRADUS_MATH(expm1) GRADUS_MATH(log) GRADUS_MATH(log1p) GRADUS_MATH(tanh)
-GRADUS_MATH(sin) GRADUS_MATH(cos) GRADUS_MATH(tan) GRADUS_MATH(erf)
-GRADUS_MATH(sqrt) GRADUS_MATH(floor) GRADUS_MATH(ceil) GRADUS_MATH(nearbyint)
+#define GRADUS_MATH(name)                                           \
+    inline float name(float x) { return std::name(x); }             \
+    inline double name(double x) { return std::name(x); }           \
+    inline f64x8 name(const f64x8& x) {                             \
+        return each_lane(x, [](double v) { return std::name(v); }); \
+    }
+GRADUS_MATH(exp)
+GRADUS_MATH(expm1) GRADUS_MATH(log) GRADUS_MATH(log1p) GRADUS_MATH(tanh) GRADUS_MATH(sin) GRADUS_MATH(cos)
+    GRADUS_MATH(tan) GRADUS_MATH(erf) GRADUS_MATH(sqrt) GRADUS_MATH(floor) GRADUS_MATH(ceil) GRADUS_MATH(nearbyint)
 #undef GRADUS_MATH
-#define GRADUS_LANES(name) \
-    inline f32x16 name(const f32x16& x) { return each_lane(x, [](float v) { return std::name(v); }); }
-GRADUS_LANES(sin) GRADUS_LANES(cos) GRADUS_LANES(tan) GRADUS_LANES(erf)
-GRADUS_LANES(sqrt) GRADUS_LANES(floor) GRADUS_LANES(ceil) GRADUS_LANES(nearbyint)
+#define GRADUS_LANES(name)                                         \
+    inline f32x16 name(const f32x16& x) {                          \
+        return each_lane(x, [](float v) { return std::name(v); }); \
+    }
+        GRADUS_LANES(sin) GRADUS_LANES(cos) GRADUS_LANES(tan) GRADUS_LANES(erf) GRADUS_LANES(sqrt) GRADUS_LANES(floor)
+            GRADUS_LANES(ceil) GRADUS_LANES(nearbyint)
 #undef GRADUS_LANES
 
-// Integers: rounding leaves them as they are, a power multiplies (a negative exponent gives 0 but for 1 and -1).
-inline std::int64_t floor(std::int64_t x) { return x; }
+    // Integers: rounding leaves them as they are, a power multiplies (a negative exponent gives 0 but for 1 and -1).
+    inline std::int64_t floor(std::int64_t x) {
+    return x;
+}
 inline std::int64_t ceil(std::int64_t x) { return x; }
 inline std::int64_t nearbyint(std::int64_t x) { return x; }
 inline std::int64_t pow(std::int64_t a, std::int64_t b) {
@@ -114,7 +153,9 @@ V pow(const V& a, const V& b) {
 }
 
 template <class V>
-V abs(const V& x) { return select(x < k<V>(0), -x, select(x == k<V>(0), k<V>(0), x)); }
+V abs(const V& x) {
+    return select(x < k<V>(0), -x, select(x == k<V>(0), k<V>(0), x));
+}
 
 /// |error| about 1 ulp; 0 below -104, inf above 88.73, NaN stays.
 inline f32x16 exp(f32x16 x) {
@@ -129,7 +170,7 @@ inline f32x16 exp(f32x16 x) {
     p = p * r + 1.38888889e-3f, p = p * r + 8.3333333e-3f, p = p * r + 4.16666667e-2f;
     p = p * r + 1.66666667e-1f, p = p * r + 0.5f, p = p * r + 1.0f, p = p * r + 1.0f;
     const i32x16 exponent = as_int(shifted) - 0x4b400000;  // n as an integer
-    const i32x16 half = exponent >> 1;                     // in two factors, so that subnormals and overflow come out right
+    const i32x16 half = exponent >> 1;  // in two factors, so that subnormals and overflow come out right
     return p * as_float((half + 127) << 23) * as_float((exponent - half + 127) << 23);
 }
 
@@ -181,7 +222,9 @@ inline f32x16 tanh(const f32x16& x) {
 }
 
 template <class V>
-V reduce_order_max(const V& a, const V& b) { return select((a > b) | (a != a), a, b); }  ///< NaN of either side wins
+V reduce_order_max(const V& a, const V& b) {
+    return select((a > b) | (a != a), a, b);
+}  ///< NaN of either side wins
 
 }  // namespace math
 
@@ -192,9 +235,7 @@ inline float sum_lanes(const f32x16& v) {
         for (int i = 0; i < step; ++i) lane[i] += lane[i + step];
     return lane[0];
 }
-inline double sum_lanes(const f64x8& v) {
-    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
+inline double sum_lanes(const f64x8& v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
 template <class V>
 Element<V> max_lanes(const V& v) {  ///< NaN wins
     Element<V> best = v[0];

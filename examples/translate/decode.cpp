@@ -34,7 +34,8 @@ struct Candidate {
 };
 
 /// Takes one step of a sentence: which rows go on, and with which id. Ended hypotheses leave the beam.
-std::vector<Candidate> advance(Search& search, const std::vector<Candidate>& ranked, const DecodeOptions& options, std::int64_t length) {
+std::vector<Candidate> advance(Search& search, const std::vector<Candidate>& ranked, const DecodeOptions& options,
+                               std::int64_t length) {
     std::vector<Candidate> next;
     for (const Candidate& c : ranked) {
         if (int(next.size()) == options.beam) break;  // an end further down would not have survived either
@@ -77,11 +78,14 @@ void decode_group(const Transformer& model, const std::vector<std::vector<std::i
         searches.push_back(std::move(search));
     }
     const Device device = model.device();
-    DecoderCache cache = model.start(model.encode(to(Tensor::from(ids, {std::int64_t(group.size()), widest}, Device{}), device)));
+    DecoderCache cache =
+        model.start(model.encode(to(Tensor::from(ids, {std::int64_t(group.size()), widest}, Device{}), device)));
     std::vector<std::int64_t> last(group.size(), bos_id);
     for (std::int64_t length = 1; !searches.empty(); ++length) {
-        const Tensor logits = model.decode_step(to(Tensor::from(last, {std::int64_t(last.size()), 1}, Device{}), device), cache);
-        const TopK best = topk(log_softmax(squeeze(logits, {1}), -1), std::min<std::int64_t>(2 * options.beam, logits.size(-1)));
+        const Tensor logits =
+            model.decode_step(to(Tensor::from(last, {std::int64_t(last.size()), 1}, Device{}), device), cache);
+        const TopK best =
+            topk(log_softmax(squeeze(logits, {1}), -1), std::min<std::int64_t>(2 * options.beam, logits.size(-1)));
         const std::vector<double> values = best.values.to_vector<double>();
         const std::vector<std::int64_t> tokens = best.indices.to_vector<std::int64_t>();
         const std::size_t k = std::size_t(best.values.size(-1));
@@ -94,9 +98,11 @@ void decode_group(const Transformer& model, const std::vector<std::vector<std::i
             std::vector<Candidate> ranked;
             for (std::size_t h = 0; h < search.open.size(); ++h)
                 for (std::size_t j = 0; j < k; ++j)
-                    ranked.push_back({search.open[h].log_probability + values[(row + h) * k + j], std::int64_t(h), tokens[(row + h) * k + j]});
-            std::stable_sort(ranked.begin(), ranked.end(),
-                             [](const Candidate& a, const Candidate& b) { return a.log_probability > b.log_probability; });
+                    ranked.push_back({search.open[h].log_probability + values[(row + h) * k + j], std::int64_t(h),
+                                      tokens[(row + h) * k + j]});
+            std::stable_sort(ranked.begin(), ranked.end(), [](const Candidate& a, const Candidate& b) {
+                return a.log_probability > b.log_probability;
+            });
             const std::vector<Candidate> next = advance(search, ranked, options, length);
             std::vector<Hypothesis> open;
             for (const Candidate& c : next) {
@@ -109,8 +115,10 @@ void decode_group(const Transformer& model, const std::vector<std::vector<std::i
             }
             row += search.open.size();
             search.open = std::move(open);
-            if (search.open.empty()) results[std::size_t(search.sentence)] = std::move(search.ended);
-            else still.push_back(std::move(search));
+            if (search.open.empty())
+                results[std::size_t(search.sentence)] = std::move(search.ended);
+            else
+                still.push_back(std::move(search));
         }
         searches = std::move(still);
         if (!searches.empty()) cache.reorder(to(Tensor::from(parents, Device{}), device), owners == owners_before);
@@ -119,8 +127,10 @@ void decode_group(const Transformer& model, const std::vector<std::vector<std::i
 
 }  // namespace
 
-std::vector<std::vector<std::int64_t>> translate(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sources,
-                                                 const DecodeOptions& options, const std::function<bool(std::int64_t)>& done) {
+std::vector<std::vector<std::int64_t>> translate(const Transformer& model,
+                                                 const std::vector<std::vector<std::int64_t>>& sources,
+                                                 const DecodeOptions& options,
+                                                 const std::function<bool(std::int64_t)>& done) {
     check(options.beam >= 1, "translate: the beam must be at least 1: got ", options.beam);
     const NoGrad scope;
     std::vector<std::int64_t> order(sources.size());
@@ -132,7 +142,8 @@ std::vector<std::vector<std::int64_t>> translate(const Transformer& model, const
     const std::size_t size = std::size_t(std::max<std::int64_t>(1, options.rows / options.beam));
     for (std::size_t at = 0; at < order.size(); at += size) {
         const std::size_t end = std::min(order.size(), at + size);
-        decode_group(model, sources, {order.begin() + std::ptrdiff_t(at), order.begin() + std::ptrdiff_t(end)}, options, results);
+        decode_group(model, sources, {order.begin() + std::ptrdiff_t(at), order.begin() + std::ptrdiff_t(end)}, options,
+                     results);
         if (done && !done(std::int64_t(end))) break;
     }
     return results;

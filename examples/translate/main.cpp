@@ -1,8 +1,8 @@
 // Trains a Transformer to translate Chinese into English, measures it, and translates with it.
+#include <unistd.h>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
@@ -37,8 +37,11 @@ struct Task {
 
 void add_options(CLI::App& app, Task& task) {
     Settings& s = task.settings;
-    app.add_option("--corpus", task.corpus, "small: 33,000 pairs, about ten minutes; full: 88,000 pairs, trained until the validation loss stops falling")
-        ->check(CLI::IsMember({"small", "full"}))->capture_default_str();
+    app.add_option("--corpus", task.corpus,
+                   "small: 33,000 pairs, about ten minutes; full: 88,000 pairs, trained until the validation loss "
+                   "stops falling")
+        ->check(CLI::IsMember({"small", "full"}))
+        ->capture_default_str();
     app.add_option("--out", s.out, "folder of the run [runs/translate-<corpus>]");
     app.add_option("--text", task.texts, "translate this text with the trained model (may be repeated); no training");
     app.add_flag("--interactive", task.interactive, "translate line by line from standard input; no training");
@@ -48,14 +51,18 @@ void add_options(CLI::App& app, Task& task) {
     app.add_option("--steps", s.steps, "stop after this many steps in all [no bound]");
     app.add_option("--minutes", s.minutes, "stop after this much time [no bound]");
     app.add_option("--patience", s.patience, "stop after this many epochs without a better validation loss [full: 3]");
-    app.add_option("--seed", s.seed, "decides every random number: the same seed gives the same bits")->capture_default_str();
+    app.add_option("--seed", s.seed, "decides every random number: the same seed gives the same bits")
+        ->capture_default_str();
     app.add_option("--device", s.device, "where to train: cpu")->capture_default_str();
     app.add_option("--lr", s.lr, "learning rate at its peak")->capture_default_str();
-    app.add_option("--warm-up", s.warm_up, "steps until the peak; then the rate falls with 1/sqrt(step)")->capture_default_str();
+    app.add_option("--warm-up", s.warm_up, "steps until the peak; then the rate falls with 1/sqrt(step)")
+        ->capture_default_str();
     app.add_option("--clip", s.clip, "limit of the gradient's norm")->capture_default_str();
-    app.add_option("--label-smoothing", s.label_smoothing, "share of the target spread over all pieces")->capture_default_str();
+    app.add_option("--label-smoothing", s.label_smoothing, "share of the target spread over all pieces")
+        ->capture_default_str();
     app.add_option("--dropout", s.dropout, "share of units dropped in training")->capture_default_str();
-    app.add_option("--batch-tokens", s.batch_tokens, "size of a batch: sentences times the longest of them")->capture_default_str();
+    app.add_option("--batch-tokens", s.batch_tokens, "size of a batch: sentences times the longest of them")
+        ->capture_default_str();
     app.add_option("--max-length", s.max_length, "longest sentence trained on, in pieces")->capture_default_str();
     app.add_option("--layers", s.layers, "layers of the encoder and of the decoder")->capture_default_str();
     app.add_option("--d-model", s.d_model, "width of the model")->capture_default_str();
@@ -103,7 +110,8 @@ class Translator {
         const Checkpoint best = load_latest(s.out / "best");
         const TransformerOptions options = model_options_at(best.values);
         check(options.source_vocabulary == pieces_.source.size() && options.target_vocabulary == pieces_.target.size(),
-              "translate: the vocabularies in ", s.out.string(), " are not those of its model: the folder mixes two runs");
+              "translate: the vocabularies in ", s.out.string(),
+              " are not those of its model: the folder mixes two runs");
         Generator unused;
         model_ = std::make_unique<Transformer>(options, unused);
         model_->load_state_dict(best.model);
@@ -111,19 +119,21 @@ class Translator {
         model_->eval();
     }
 
-    std::vector<std::string> translate(const std::vector<std::string>& texts, const std::function<bool(std::int64_t)>& done = {}) const {
+    std::vector<std::string> translate(const std::vector<std::string>& texts,
+                                       const std::function<bool(std::int64_t)>& done = {}) const {
         std::vector<std::vector<std::int64_t>> sources;
         for (const std::string& text : texts) sources.push_back(framed(text));
         DecodeOptions options;
         options.beam = settings_.beam;
         std::vector<std::string> out;
-        for (const auto& ids : examples::translate(*model_, sources, options, done)) out.push_back(pieces_.target.decode(ids));
+        for (const auto& ids : examples::translate(*model_, sources, options, done))
+            out.push_back(pieces_.target.decode(ids));
         return out;
     }
     std::vector<std::int64_t> framed(const std::string& text) const {
         std::vector<std::int64_t> ids = frame_source(pieces_.source.encode(text));
-        check(std::int64_t(ids.size()) <= model_->options().longest, "translate: the text is ", ids.size(), " pieces long, the model reads at most ",
-              model_->options().longest, ": split it into sentences");
+        check(std::int64_t(ids.size()) <= model_->options().longest, "translate: the text is ", ids.size(),
+              " pieces long, the model reads at most ", model_->options().longest, ": split it into sentences");
         return ids;
     }
     const Transformer& model() const { return *model_; }
@@ -131,8 +141,8 @@ class Translator {
 
   private:
     static Pieces load_pieces(const Settings& s) {
-        check(fs::exists(s.out / "source.model") && has_checkpoint(s.out / "best"), "translate: no trained model in ", s.out.string(),
-              ": train one first, or say where it is with --out");
+        check(fs::exists(s.out / "source.model") && has_checkpoint(s.out / "best"), "translate: no trained model in ",
+              s.out.string(), ": train one first, or say where it is with --out");
         return {Tokenizer(s.out / "source.model"), Tokenizer(s.out / "target.model")};
     }
     Settings settings_;
@@ -158,22 +168,28 @@ void evaluate(const Settings& s, const Corpus& corpus) {
     if (stop) return void(std::cerr << "interrupted: the test set was not finished, so there is no BLEU\n");
     const BleuScore bleu = corpus_bleu(translations, references);
     const std::string shown = samples(test, translations, 10);
-    std::cout << "\n" << shown << "\n" << to_string(bleu) << "\n" << bleu.signature << "\n"
-              << "nearest-neighbour retrieval, which understands nothing, reaches " << (s.corpus == CorpusKind::small ? "11.9" : "9.8")
-              << " on this test set\n";
+    std::cout << "\n"
+              << shown << "\n"
+              << to_string(bleu) << "\n"
+              << bleu.signature << "\n"
+              << "nearest-neighbour retrieval, which understands nothing, reaches "
+              << (s.corpus == CorpusKind::small ? "11.9" : "9.8") << " on this test set\n";
     std::string all;
     for (const std::string& line : translations) all += line + "\n";
     write_file(s.out / "test.hypotheses.txt", all);
     write_file(s.out / "samples.txt", shown);
-    JsonLines(s.out / "log.jsonl").write(JsonObject().add("event", "test").add("bleu", bleu.score).add("signature", bleu.signature));
+    JsonLines(s.out / "log.jsonl")
+        .write(JsonObject().add("event", "test").add("bleu", bleu.score).add("signature", bleu.signature));
     for (std::size_t i = 0; i < test.size(); ++i) {
         const auto source = translator.framed(sources[i]);
         const auto target = translator.pieces().target.encode(translations[i]);
         if (source.size() < 8 || source.size() > 20 || target.size() < 6 || target.size() > 24) continue;
-        write_attention(s.out / "attention.svg", translator.model(), translator.pieces().source, translator.pieces().target, source, target);
+        write_attention(s.out / "attention.svg", translator.model(), translator.pieces().source,
+                        translator.pieces().target, source, target);
         break;
     }
-    std::cout << "written: " << s.out.string() << "/{samples.txt, test.hypotheses.txt, attention.svg, curve.svg, log.jsonl}\n";
+    std::cout << "written: " << s.out.string()
+              << "/{samples.txt, test.hypotheses.txt, attention.svg, curve.svg, log.jsonl}\n";
 }
 
 void translate_lines(const Settings& s) {
@@ -196,19 +212,22 @@ void translate_lines(const Settings& s) {
 
 int train(Settings s) {
     const Message say = [](const std::string& line) { std::cerr << line << "\n"; };
-    const Corpus corpus = load_corpus(s.corpus, cache_folder(), fs::path(GRADUS_SOURCE_DIR) / "examples/translate/extract_pairs.py", say);
-    std::cerr << to_string(s.corpus) << " corpus: " << corpus.train.size() << " pairs to learn from, " << corpus.valid.size() << " to validate, "
-              << corpus.test.size() << " to test\n";
+    const Corpus corpus =
+        load_corpus(s.corpus, cache_folder(), fs::path(GRADUS_SOURCE_DIR) / "examples/translate/extract_pairs.py", say);
+    std::cerr << to_string(s.corpus) << " corpus: " << corpus.train.size() << " pairs to learn from, "
+              << corpus.valid.size() << " to validate, " << corpus.test.size() << " to test\n";
     if (!s.resume) make_room(s.out);
     make_folder(s.out);
     const Pieces pieces = trained_pieces(s, corpus);
     Trainer trainer(s, corpus, pieces.source, pieces.target);
-    std::cerr << "Transformer of " << trainer.model().parameter_count() << " parameters on " << s.device << ", " << thread_count()
-              << " threads; run folder " << s.out.string() << (trainer.steps() ? text("; continues at step ", trainer.steps()) : std::string()) << "\n";
+    std::cerr << "Transformer of " << trainer.model().parameter_count() << " parameters on " << s.device << ", "
+              << thread_count() << " threads; run folder " << s.out.string()
+              << (trainer.steps() ? text("; continues at step ", trainer.steps()) : std::string()) << "\n";
     const TrainReport report = trainer.run(stop);
     std::fprintf(stderr, "trained %lld steps (%lld epochs) in %s, %.0f source and %.0f target tokens/s; ended by: %s\n",
-                 static_cast<long long>(report.steps), static_cast<long long>(report.epochs), format_duration(report.seconds).c_str(),
-                 report.source_tokens_per_second, report.target_tokens_per_second, report.stopped_by.c_str());
+                 static_cast<long long>(report.steps), static_cast<long long>(report.epochs),
+                 format_duration(report.seconds).c_str(), report.source_tokens_per_second,
+                 report.target_tokens_per_second, report.stopped_by.c_str());
     if (report.interrupted) {
         std::cerr << "saved; ./run translate --resume with the same options continues bit for bit\n";
         return 130;
@@ -219,8 +238,11 @@ int train(Settings s) {
 
 int run(int argc, char** argv) {
     Task task;
-    CLI::App app("Trains a Transformer to translate Chinese into English on text from Debian packages, shows its BLEU and samples, and "
-                 "translates with it. Without options: the small corpus, about ten minutes on two cores.", "translate");
+    CLI::App app(
+        "Trains a Transformer to translate Chinese into English on text from Debian packages, shows its BLEU and "
+        "samples, and "
+        "translates with it. Without options: the small corpus, about ten minutes on two cores.",
+        "translate");
     add_options(app, task);
     try {
         app.parse(argc, argv);
@@ -243,7 +265,8 @@ int run(int argc, char** argv) {
     }
     if (task.interactive) return translate_lines(s), 0;
     if (task.evaluate) {
-        evaluate(s, load_corpus(s.corpus, cache_folder(), fs::path(GRADUS_SOURCE_DIR) / "examples/translate/extract_pairs.py", {}));
+        evaluate(s, load_corpus(s.corpus, cache_folder(),
+                                fs::path(GRADUS_SOURCE_DIR) / "examples/translate/extract_pairs.py", {}));
         return 0;
     }
     return train(s);

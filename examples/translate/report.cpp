@@ -49,7 +49,9 @@ void write_attention(const std::filesystem::path& path, const Transformer& model
                      const std::vector<std::int64_t>& target) {
     const NoGrad scope;
     const Device device = model.device();
-    const auto row = [&](const std::vector<std::int64_t>& ids) { return to(Tensor::from(ids, {1, std::int64_t(ids.size())}, Device{}), device); };
+    const auto row = [&](const std::vector<std::int64_t>& ids) {
+        return to(Tensor::from(ids, {1, std::int64_t(ids.size())}, Device{}), device);
+    };
     std::vector<std::int64_t> framed = frame_target(target);
     framed.pop_back();  // the model reads bos and all pieces, and writes all pieces and eos
     Tensor weights;
@@ -65,14 +67,15 @@ void write_attention(const std::filesystem::path& path, const Transformer& model
     write_file(path, render(map));
 }
 
-std::string samples(const std::vector<SentencePair>& pairs, const std::vector<std::string>& translations, std::size_t count) {
+std::string samples(const std::vector<SentencePair>& pairs, const std::vector<std::string>& translations,
+                    std::size_t count) {
     std::string out;
     // Spread over the set: neighbours resemble each other.
     const std::size_t n = std::min(pairs.size(), translations.size()), shown = std::min(count, n);
     for (std::size_t i = 0; i < shown; ++i) {
         const std::size_t at = i * n / shown;
-        out += gradus::text(i + 1, ". source       ", pairs[at].source, "\n   reference    ", pairs[at].target, "\n   translation  ",
-                            translations[at], "\n");
+        out += gradus::text(i + 1, ". source       ", pairs[at].source, "\n   reference    ", pairs[at].target,
+                            "\n   translation  ", translations[at], "\n");
     }
     return out;
 }

@@ -5,16 +5,20 @@
 namespace gradus::examples {
 
 void check_settings(const Settings& s) {
-    check(s.layers >= 1 && s.d_model >= 2 && s.hidden >= 1 && s.heads >= 1, "translate: --layers, --d-model, --heads and --hidden must be positive");
+    check(s.layers >= 1 && s.d_model >= 2 && s.hidden >= 1 && s.heads >= 1,
+          "translate: --layers, --d-model, --heads and --hidden must be positive");
     check(s.d_model % s.heads == 0, "translate: --d-model ", s.d_model, " does not divide into --heads ", s.heads);
     check(s.dropout >= 0 && s.dropout < 1, "translate: --dropout must lie in [0, 1): got ", s.dropout);
     check(s.lr > 0, "translate: --lr must be positive: got ", s.lr);
     check(s.warm_up >= 1, "translate: --warm-up must be at least 1: got ", s.warm_up);
     check(s.clip > 0, "translate: --clip must be positive: got ", s.clip);
-    check(s.label_smoothing >= 0 && s.label_smoothing < 1, "translate: --label-smoothing must lie in [0, 1): got ", s.label_smoothing);
+    check(s.label_smoothing >= 0 && s.label_smoothing < 1, "translate: --label-smoothing must lie in [0, 1): got ",
+          s.label_smoothing);
     check(s.max_length >= 4 && s.max_length <= 255, "translate: --max-length must lie in [4, 255]: got ", s.max_length);
-    check(s.batch_tokens >= s.max_length, "translate: --batch-tokens ", s.batch_tokens, " is below --max-length ", s.max_length);
-    check(s.epochs >= 0 && s.steps >= 0 && s.minutes >= 0, "translate: --epochs, --steps and --minutes must not be negative");
+    check(s.batch_tokens >= s.max_length, "translate: --batch-tokens ", s.batch_tokens, " is below --max-length ",
+          s.max_length);
+    check(s.epochs >= 0 && s.steps >= 0 && s.minutes >= 0,
+          "translate: --epochs, --steps and --minutes must not be negative");
     check(s.beam >= 1 && s.beam <= 64, "translate: --beam must lie in [1, 64]: got ", s.beam);
     check(s.save_every >= 1, "translate: --save-every must be at least 1: got ", s.save_every);
 }
@@ -73,10 +77,12 @@ void check_same_run(const Values& checkpoint, const Settings& settings, const Tr
     for (const auto& [name, value] : wanted) {
         const auto found = checkpoint.find(name);
         if (found != checkpoint.end() && found->second == value) continue;
-        differences += text(differences.empty() ? "" : ", ", name, " is ", found == checkpoint.end() ? "absent" : shown(found->second),
-                            " there and ", shown(value), " now");
+        differences +=
+            text(differences.empty() ? "" : ", ", name, " is ",
+                 found == checkpoint.end() ? "absent" : shown(found->second), " there and ", shown(value), " now");
     }
-    check(differences.empty(), "translate: --resume continues only the same run: ", differences, ": use the same options, or another --out");
+    check(differences.empty(), "translate: --resume continues only the same run: ", differences,
+          ": use the same options, or another --out");
 }
 
 }  // namespace gradus::examples

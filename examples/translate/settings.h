@@ -21,18 +21,19 @@ struct Settings {
     std::int64_t layers = 3, d_model = 256, heads = 8, hidden = 512;
     double dropout = 0.1;
 
-    double lr = 1e-3;              ///< the peak, reached after `warm_up` steps; falls with 1/√step from there
+    double lr = 1e-3;  ///< the peak, reached after `warm_up` steps; falls with 1/√step from there
     std::int64_t warm_up = 400;
-    double clip = 1.0;             ///< of the gradient's norm
+    double clip = 1.0;  ///< of the gradient's norm
     double label_smoothing = 0.1;
     std::int64_t batch_tokens = 2048;
     std::int64_t max_length = 80;  ///< in pieces; longer pairs are not trained on
 
-    std::int64_t epochs = 0;       ///< 0: 10 for the small corpus, 60 for the full one
-    std::int64_t steps = 0;        ///< 0: no bound
-    double minutes = 0;            ///< of training; 0: no bound
-    int patience = 0;              ///< epochs without a better validation loss before training stops; 0: 3 with --corpus full, else none
-    std::int64_t save_every = 500; ///< steps between checkpoints
+    std::int64_t epochs = 0;  ///< 0: 10 for the small corpus, 60 for the full one
+    std::int64_t steps = 0;   ///< 0: no bound
+    double minutes = 0;       ///< of training; 0: no bound
+    int patience =
+        0;  ///< epochs without a better validation loss before training stops; 0: 3 with --corpus full, else none
+    std::int64_t save_every = 500;  ///< steps between checkpoints
     int beam = 5;
     std::int64_t test_sentences = 0;  ///< 0: the whole test set
     bool resume = false;

@@ -38,7 +38,8 @@ LossSum loss_of(const Transformer& model, const Ids& ids, double smoothing) {
 
 }  // namespace
 
-std::vector<EncodedPair> encode(const std::vector<SentencePair>& pairs, const Tokenizer& source, const Tokenizer& target) {
+std::vector<EncodedPair> encode(const std::vector<SentencePair>& pairs, const Tokenizer& source,
+                                const Tokenizer& target) {
     std::vector<EncodedPair> encoded;
     for (const SentencePair& pair : pairs) encoded.push_back({source.encode(pair.source), target.encode(pair.target)});
     return encoded;
@@ -70,9 +71,9 @@ class TrainLog {
     void restart_loss() { loss_ = 0, tokens_ = 0; }
     std::string text(std::int64_t epoch, double lr) const {
         char line[160];
-        std::snprintf(line, sizeof line, "epoch %lld  loss %.3f  ppl %.1f  lr %.2e  |g| %.2f  src %s/s  tgt %s/s", static_cast<long long>(epoch + 1),
-                      mean_loss(), std::exp(std::min(mean_loss(), 20.0)), lr, norm_, format_count(source_rate()).c_str(),
-                      format_count(target_rate()).c_str());
+        std::snprintf(line, sizeof line, "epoch %lld  loss %.3f  ppl %.1f  lr %.2e  |g| %.2f  src %s/s  tgt %s/s",
+                      static_cast<long long>(epoch + 1), mean_loss(), std::exp(std::min(mean_loss(), 20.0)), lr, norm_,
+                      format_count(source_rate()).c_str(), format_count(target_rate()).c_str());
         return line;
     }
     JsonLines& lines() { return lines_; }
@@ -87,9 +88,13 @@ class TrainLog {
 };
 
 Trainer::Trainer(const Settings& settings, const Corpus& corpus, const Tokenizer& source, const Tokenizer& target)
-    : settings_(settings), corpus_(corpus), source_pieces_(source), target_pieces_(target),
+    : settings_(settings),
+      corpus_(corpus),
+      source_pieces_(source),
+      target_pieces_(target),
       train_(encode(corpus.train, source, target), {settings.batch_tokens, settings.max_length, 8192}),
-      valid_(encode(corpus.valid, source, target), {settings.batch_tokens, 255, 8192}), rng_(settings.seed) {
+      valid_(encode(corpus.valid, source, target), {settings.batch_tokens, 255, 8192}),
+      rng_(settings.seed) {
     for (const SentencePair& pair : corpus.valid) {
         if (valid_sources_.size() == 250) break;  // enough for a curve
         valid_sources_.push_back(frame_source(source.encode(pair.source)));
@@ -105,7 +110,8 @@ Trainer::Trainer(const Settings& settings, const Corpus& corpus, const Tokenizer
 
 Trainer::StepResult Trainer::step(const Batch& batch) {
     model_->train();
-    default_generator() = Generator::restore(settings_.seed, std::uint32_t(step_ + 1), 0);  // the draws of a step follow from its number
+    default_generator() =
+        Generator::restore(settings_.seed, std::uint32_t(step_ + 1), 0);  // the draws of a step follow from its number
     const Ids ids = tensors_of(batch, model_->device());
     const LossSum loss = loss_of(*model_, ids, settings_.label_smoothing);
     const double count = loss.count.item();
@@ -126,7 +132,8 @@ Checkpoint Trainer::snapshot() const {
     checkpoint.optimizer = optimizer_->state_dict();
     put_settings(checkpoint.values, settings_, model_->options());
     schedule_->save(checkpoint.values);
-    checkpoint.values["step"] = step_, checkpoint.values["epoch"] = epoch_, checkpoint.values["next_batch"] = next_batch_;
+    checkpoint.values["step"] = step_, checkpoint.values["epoch"] = epoch_,
+    checkpoint.values["next_batch"] = next_batch_;
     checkpoint.values["best_loss"] = best_loss_;
     checkpoint.values["epochs_without_gain"] = std::int64_t(epochs_without_gain_);
     checkpoint.values["history"] = history_.text();
@@ -160,23 +167,31 @@ bool Trainer::end_of_epoch(TrainLog& log) {
     for (const auto& ids : translate(*model_, valid_sources_, greedy)) hypotheses.push_back(target_pieces_.decode(ids));
     for (std::size_t i = 0; i < hypotheses.size(); ++i) references.push_back(corpus_.valid[i].target);
     const double bleu = corpus_bleu(hypotheses, references).score;
-    history_.valid_step.push_back(double(step_)), history_.valid_loss.push_back(loss), history_.valid_bleu.push_back(bleu);
+    history_.valid_step.push_back(double(step_)), history_.valid_loss.push_back(loss),
+        history_.valid_bleu.push_back(bleu);
     const bool better = loss < best_loss_;
     epochs_without_gain_ = better ? 0 : epochs_without_gain_ + 1;
     if (better) best_loss_ = loss;
     ++epoch_, next_batch_ = 0;
     char line[160];
-    std::snprintf(line, sizeof line, "epoch %lld: validation loss %.3f, perplexity %.1f, BLEU %.1f (greedy, %zu sentences)%s",
-                  static_cast<long long>(epoch_), loss, std::exp(loss), bleu, hypotheses.size(), better ? "  best so far" : "");
+    std::snprintf(
+        line, sizeof line, "epoch %lld: validation loss %.3f, perplexity %.1f, BLEU %.1f (greedy, %zu sentences)%s",
+        static_cast<long long>(epoch_), loss, std::exp(loss), bleu, hypotheses.size(), better ? "  best so far" : "");
     log.progress().note(line);
-    log.lines().write(JsonObject().add("event", "epoch").add("epoch", epoch_).add("step", step_).add("valid_loss", loss).add("valid_bleu", bleu));
+    log.lines().write(JsonObject()
+                          .add("event", "epoch")
+                          .add("epoch", epoch_)
+                          .add("step", step_)
+                          .add("valid_loss", loss)
+                          .add("valid_bleu", bleu));
     if (better) {
         Checkpoint best = snapshot();
         best.optimizer.clear();
         save_checkpoint(best_folder(), best, 1);
     }
     save();
-    write_curves(settings_.out / "curve.svg", history_, "Chinese to English, " + to_string(settings_.corpus) + " corpus");
+    write_curves(settings_.out / "curve.svg", history_,
+                 "Chinese to English, " + to_string(settings_.corpus) + " corpus");
     return epochs_without_gain_ < settings_.patience_limit();
 }
 
@@ -210,16 +225,24 @@ TrainReport Trainer::run(const std::atomic<bool>& stop) {
             log.progress().update(step_, total, log.text(epoch_, optimizer_->lr()));
             if (step_ % 50 == 0) {
                 history_.step.push_back(double(step_)), history_.loss.push_back(log.mean_loss());
-                log.lines().write(JsonObject().add("event", "step").add("step", step_).add("epoch", epoch_).add("loss", log.mean_loss())
-                                      .add("lr", optimizer_->lr()).add("gradient_norm", log.norm()).add("source_tokens_per_second", log.source_rate())
+                log.lines().write(JsonObject()
+                                      .add("event", "step")
+                                      .add("step", step_)
+                                      .add("epoch", epoch_)
+                                      .add("loss", log.mean_loss())
+                                      .add("lr", optimizer_->lr())
+                                      .add("gradient_norm", log.norm())
+                                      .add("source_tokens_per_second", log.source_rate())
                                       .add("target_tokens_per_second", log.target_rate()));
                 log.restart_loss();
             }
             if (step_ % settings_.save_every == 0) save();
         }
         if (!report.stopped_by.empty()) break;
-        if (!end_of_epoch(log)) report.stopped_by = "validation loss";
-        else if (epoch_ >= settings_.epoch_limit()) report.stopped_by = "epochs";
+        if (!end_of_epoch(log))
+            report.stopped_by = "validation loss";
+        else if (epoch_ >= settings_.epoch_limit())
+            report.stopped_by = "epochs";
     }
     log.progress().finish();
     // A run that was cut short before its first validation still leaves a model to translate with.

@@ -17,7 +17,8 @@
 namespace gradus::examples {
 
 /// Encoded sentences of a part of the corpus.
-std::vector<EncodedPair> encode(const std::vector<SentencePair>& pairs, const Tokenizer& source, const Tokenizer& target);
+std::vector<EncodedPair> encode(const std::vector<SentencePair>& pairs, const Tokenizer& source,
+                                const Tokenizer& target);
 
 /// Mean negative log-likelihood of a target piece (its eos included), without dropout or smoothing.
 double evaluate_loss(const Transformer& model, const Batches& batches);
