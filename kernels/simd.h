@@ -117,16 +117,19 @@ V each_lane(const V& x, F f) {
     inline f64x8 name(const f64x8& x) {                             \
         return each_lane(x, [](double v) { return std::name(v); }); \
     }
-GRADUS_MATH(exp)
-GRADUS_MATH(expm1) GRADUS_MATH(log) GRADUS_MATH(log1p) GRADUS_MATH(tanh) GRADUS_MATH(sin) GRADUS_MATH(cos)
-    GRADUS_MATH(tan) GRADUS_MATH(erf) GRADUS_MATH(sqrt) GRADUS_MATH(floor) GRADUS_MATH(ceil) GRADUS_MATH(nearbyint)
+// clang-format off
+GRADUS_MATH(exp) GRADUS_MATH(expm1) GRADUS_MATH(log) GRADUS_MATH(log1p) GRADUS_MATH(tanh) GRADUS_MATH(sin) GRADUS_MATH(cos)
+GRADUS_MATH(tan) GRADUS_MATH(erf) GRADUS_MATH(sqrt) GRADUS_MATH(floor) GRADUS_MATH(ceil) GRADUS_MATH(nearbyint)
+// clang-format on
 #undef GRADUS_MATH
 #define GRADUS_LANES(name)                                         \
     inline f32x16 name(const f32x16& x) {                          \
         return each_lane(x, [](float v) { return std::name(v); }); \
     }
-        GRADUS_LANES(sin) GRADUS_LANES(cos) GRADUS_LANES(tan) GRADUS_LANES(erf) GRADUS_LANES(sqrt) GRADUS_LANES(floor)
-            GRADUS_LANES(ceil) GRADUS_LANES(nearbyint)
+    // clang-format off
+GRADUS_LANES(sin) GRADUS_LANES(cos) GRADUS_LANES(tan) GRADUS_LANES(erf)
+GRADUS_LANES(sqrt) GRADUS_LANES(floor) GRADUS_LANES(ceil) GRADUS_LANES(nearbyint)
+// clang-format on
 #undef GRADUS_LANES
 
     // Integers: rounding leaves them as they are, a power multiplies (a negative exponent gives 0 but for 1 and -1).
