@@ -223,6 +223,8 @@ int train(Settings s) {
     std::cerr << "Transformer of " << trainer.model().parameter_count() << " parameters on " << s.device << ", "
               << thread_count() << " threads; run folder " << s.out.string()
               << (trainer.steps() ? text("; continues at step ", trainer.steps()) : std::string()) << "\n";
+    if (trainer.left_out() > 0)
+        std::cerr << trainer.left_out() << " pairs longer than " << s.max_length << " pieces are left out\n";
     const TrainReport report = trainer.run(stop);
     std::fprintf(stderr, "trained %lld steps (%lld epochs) in %s, %.0f source and %.0f target tokens/s; ended by: %s\n",
                  static_cast<long long>(report.steps), static_cast<long long>(report.epochs),

@@ -1,5 +1,6 @@
 #include "gradus/examples/translate/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -93,7 +94,7 @@ Trainer::Trainer(const Settings& settings, const Corpus& corpus, const Tokenizer
       source_pieces_(source),
       target_pieces_(target),
       train_(encode(corpus.train, source, target), {settings.batch_tokens, settings.max_length, 8192}),
-      valid_(encode(corpus.valid, source, target), {settings.batch_tokens, 255, 8192}),
+      valid_(encode(corpus.valid, source, target), {std::max<std::int64_t>(settings.batch_tokens, 255), 255, 8192}),
       rng_(settings.seed) {
     for (const SentencePair& pair : corpus.valid) {
         if (valid_sources_.size() == 250) break;  // enough for a curve

@@ -50,6 +50,7 @@ class Trainer {
     Transformer& model() { return *model_; }
     const History& history() const { return history_; }
     std::int64_t steps() const { return step_; }
+    std::int64_t left_out() const { return train_.left_out(); }  ///< training pairs beyond max_length
     std::filesystem::path best_folder() const { return settings_.out / "best"; }
 
   private:
