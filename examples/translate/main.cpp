@@ -1,6 +1,5 @@
 // Trains a Transformer to translate Chinese into English, measures it, and translates with it.
 #include <unistd.h>
-#include <csignal>
 #include <cstdio>
 #include <iostream>
 
@@ -10,6 +9,7 @@
 #include "gradus/examples/common/fetch.h"
 #include "gradus/examples/common/files.h"
 #include "gradus/examples/common/progress.h"
+#include "gradus/examples/common/session.h"
 #include "gradus/examples/translate/bleu.h"
 #include "gradus/examples/translate/trainer.h"
 #include "gradus/kernels/parallel.h"
@@ -19,14 +19,6 @@ namespace {
 using namespace gradus;
 using namespace gradus::examples;
 namespace fs = std::filesystem;
-
-std::atomic<bool> stop = false;
-
-void on_interrupt(int) {
-    if (stop.exchange(true)) _exit(130);  // the second time at once
-    constexpr char message[] = "\ninterrupt: saving after this step (again: quit at once)\n";
-    [[maybe_unused]] const auto written = write(STDERR_FILENO, message, sizeof message - 1);
-}
 
 struct Task {
     Settings settings;
@@ -52,6 +44,7 @@ void add_options(CLI::App& app, Task& task) {
     app.add_option("--minutes", s.minutes, "stop after this much time [no bound]");
     app.add_option("--patience", s.patience, "stop after this many epochs without a better validation loss [full: 3]");
     app.add_option("--seed", s.seed, "decides every random number: the same seed gives the same bits")
+        ->check(check_seed)
         ->capture_default_str();
     app.add_option("--device", s.device, "where to train: cpu")->capture_default_str();
     app.add_option("--lr", s.lr, "learning rate at its peak")->capture_default_str();
@@ -72,18 +65,6 @@ void add_options(CLI::App& app, Task& task) {
     app.add_option("--beam", s.beam, "hypotheses kept while translating; 1 is greedy")->capture_default_str();
     app.add_option("--test-sentences", s.test_sentences, "how many test sentences to measure on [all]");
     app.add_option("--save-every", s.save_every, "steps between checkpoints")->capture_default_str();
-}
-
-/// An earlier run is not written over: it moves aside.
-void make_room(const fs::path& out) {
-    if (!fs::exists(out) || fs::is_empty(out)) return;
-    for (int n = 1;; ++n) {
-        const fs::path aside = out.string() + "-" + std::to_string(n);
-        if (fs::exists(aside)) continue;
-        fs::rename(out, aside);
-        std::cerr << "kept the earlier run as " << aside.string() << "\n";
-        return;
-    }
 }
 
 struct Pieces {
@@ -161,11 +142,11 @@ void evaluate(const Settings& s, const Corpus& corpus) {
         Progress progress("translating the test set");
         translations = translator.translate(sources, [&](std::int64_t done) {
             progress.update(done, std::int64_t(sources.size()), "beam " + std::to_string(s.beam));
-            return !stop;
+            return !stop_requested();
         });
         progress.finish();
     }
-    if (stop) return void(std::cerr << "interrupted: the test set was not finished, so there is no BLEU\n");
+    if (stop_requested()) return void(std::cerr << "interrupted: the test set was not finished, so there is no BLEU\n");
     const BleuScore bleu = corpus_bleu(translations, references);
     const std::string shown = samples(test, translations, 10);
     std::cout << "\n"
@@ -196,7 +177,7 @@ void translate_lines(const Settings& s) {
     const Translator translator(s);
     const bool terminal = isatty(STDIN_FILENO);
     if (terminal) std::cerr << "Chinese in, English out; an empty line or ctrl-D ends\n";
-    for (std::string line; !stop && (terminal && (std::cerr << "> "), std::getline(std::cin, line));) {
+    for (std::string line; terminal && (std::cerr << "> "), std::getline(std::cin, line);) {
         if (line.empty()) {
             if (terminal) break;
             std::cout << "\n";
@@ -216,7 +197,7 @@ int train(Settings s) {
         load_corpus(s.corpus, cache_folder(), fs::path(GRADUS_SOURCE_DIR) / "examples/translate/extract_pairs.py", say);
     std::cerr << to_string(s.corpus) << " corpus: " << corpus.train.size() << " pairs to learn from, "
               << corpus.valid.size() << " to validate, " << corpus.test.size() << " to test\n";
-    if (!s.resume) make_room(s.out);
+    if (!s.resume) make_room("translate", s.out);
     make_folder(s.out);
     const Pieces pieces = trained_pieces(s, corpus);
     Trainer trainer(s, corpus, pieces.source, pieces.target);
@@ -225,17 +206,17 @@ int train(Settings s) {
               << (trainer.steps() ? text("; continues at step ", trainer.steps()) : std::string()) << "\n";
     if (trainer.left_out() > 0)
         std::cerr << trainer.left_out() << " pairs longer than " << s.max_length << " pieces are left out\n";
-    const TrainReport report = trainer.run(stop);
+    const TrainReport report = trainer.run(stop_requested());
     std::fprintf(stderr, "trained %lld steps (%lld epochs) in %s, %.0f source and %.0f target tokens/s; ended by: %s\n",
                  static_cast<long long>(report.steps), static_cast<long long>(report.epochs),
                  format_duration(report.seconds).c_str(), report.source_tokens_per_second,
                  report.target_tokens_per_second, report.stopped_by.c_str());
     if (report.interrupted) {
         std::cerr << "saved; ./run translate --resume with the same options continues bit for bit\n";
-        return 130;
+        return interrupted;
     }
     evaluate(s, corpus);
-    return stop ? 130 : 0;
+    return stop_requested() ? interrupted : 0;
 }
 
 int run(int argc, char** argv) {
@@ -259,17 +240,16 @@ int run(int argc, char** argv) {
     if (s.out.empty()) s.out = fs::path("runs") / ("translate-" + task.corpus);
     check_settings(s);
     check_device(Device::parse(s.device));
-    std::signal(SIGINT, on_interrupt);
-    std::signal(SIGTERM, on_interrupt);
     if (!task.texts.empty()) {
         for (const std::string& line : Translator(s).translate(task.texts)) std::cout << line << "\n";
         return 0;
     }
     if (task.interactive) return translate_lines(s), 0;
+    stop_on_interrupt();
     if (task.evaluate) {
         evaluate(s, load_corpus(s.corpus, cache_folder(),
                                 fs::path(GRADUS_SOURCE_DIR) / "examples/translate/extract_pairs.py", {}));
-        return 0;
+        return stop_requested() ? interrupted : 0;
     }
     return train(s);
 }

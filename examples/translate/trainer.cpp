@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iostream>
 
 #include "gradus/autograd/node.h"
 #include "gradus/autograd/ops.h"
@@ -146,7 +147,8 @@ void Trainer::save() { save_checkpoint(settings_.out, snapshot()); }
 void Trainer::resume() {
     check(has_checkpoint(settings_.out), "translate: --resume found no checkpoint in ", settings_.out.string(),
           ": leave --resume out to start a run there");
-    const Checkpoint checkpoint = load_latest(settings_.out);
+    const Checkpoint checkpoint = load_latest(settings_.out, true);
+    if (!checkpoint.warning.empty()) std::cerr << checkpoint.warning << "\n";
     model_options_at(checkpoint.values);
     check_same_run(checkpoint.values, settings_, model_->options());
     model_->load_state_dict(checkpoint.model);

@@ -1,9 +1,5 @@
 // Trains a variational autoencoder on pictures of clothes and shows what it makes of them.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -12,6 +8,7 @@
 #include "gradus/examples/common/fetch.h"
 #include "gradus/examples/common/files.h"
 #include "gradus/examples/common/progress.h"
+#include "gradus/examples/common/session.h"
 #include "gradus/examples/vae/trainer.h"
 #include "gradus/kernels/parallel.h"
 
@@ -21,23 +18,7 @@ using namespace gradus;
 using namespace gradus::examples;
 namespace fs = std::filesystem;
 
-constexpr int run_error = 1, usage_error = 2, interrupted = 130;
-
-std::atomic<bool> stop = false;
-
-void on_interrupt(int) {
-    if (stop.exchange(true)) _exit(interrupted);  // the second time at once
-    constexpr char message[] = "\ninterrupt: saving after this step (again: quit at once)\n";
-    [[maybe_unused]] const auto written = write(STDERR_FILENO, message, sizeof message - 1);
-}
-
-/// CLI11 itself lets -1 and 2^64 through.
-std::string check_seed(const std::string& given) {
-    std::uint64_t seed = 0;
-    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), seed);
-    const bool whole = error == std::errc() && end == given.data() + given.size();
-    return whole ? "" : "must be a whole number from 0 to 2^64 - 1: got '" + given + "'";
-}
+constexpr int run_error = 1, usage_error = 2;
 
 void add_options(CLI::App& app, VaeSettings& s) {
     app.add_option("--out", s.out, "folder of the run")->capture_default_str();
@@ -53,20 +34,6 @@ void add_options(CLI::App& app, VaeSettings& s) {
         ->check(check_seed)
         ->capture_default_str();
     app.add_option("--device", s.device, "where to train: cpu")->capture_default_str();
-}
-
-bool holds_run(const fs::path& folder) { return fs::exists(folder / "log.jsonl") || has_checkpoint(folder); }
-
-/// An earlier run is not written over: it moves aside.
-void make_room(const fs::path& out) {
-    if (!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out))) return;
-    check(fs::is_directory(out) && holds_run(out), "vae: ", out.string(),
-          " exists and holds no run: choose another --out");
-    fs::path aside;
-    for (int n = 1; fs::exists(aside = text(out.string(), "-", n)); ++n) {
-    }
-    fs::rename(out, aside);
-    std::cerr << "kept the earlier run as " << aside.string() << "\n";
 }
 
 void report(const VaeSettings& s, const VaeTrainer& trainer, const VaeRun& run) {
@@ -111,7 +78,7 @@ std::unique_ptr<Task> prepare(int argc, char** argv) {
     check_device(Device::parse(s.device));
     const Message say = [](const std::string& line) { std::cerr << line << "\n"; };
     task->data = s.data.empty() ? load_fashion(cache_folder(), say) : read_fashion(s.data);
-    if (!s.resume) make_room(s.out);
+    if (!s.resume) make_room("vae", s.out);
     make_folder(s.out);
     task->trainer = std::make_unique<VaeTrainer>(s, task->data);
     std::cerr << text("autoencoder of ", task->trainer->model().parameter_count(), " parameters on ", s.device, ", ",
@@ -123,7 +90,7 @@ std::unique_ptr<Task> prepare(int argc, char** argv) {
 }
 
 int fail_with(int status, const std::exception& error) {
-    if (stop) return interrupted;
+    if (stop_requested()) return interrupted;
     std::cerr << error.what() << "\n";
     return status;
 }
@@ -131,8 +98,7 @@ int fail_with(int status, const std::exception& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    std::signal(SIGINT, on_interrupt);
-    std::signal(SIGTERM, on_interrupt);
+    stop_on_interrupt();
     std::unique_ptr<Task> task;
     try {
         task = prepare(argc, argv);
@@ -142,7 +108,7 @@ int main(int argc, char** argv) {
     if (!task) return 0;
     try {
         Progress progress("vae");
-        const VaeRun run = task->trainer->run(stop, progress);
+        const VaeRun run = task->trainer->run(stop_requested(), progress);
         report(task->settings, *task->trainer, run);
         return run.stopped_by == "interrupt" ? interrupted : 0;
     } catch (const std::exception& error) {

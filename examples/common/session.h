@@ -1,0 +1,24 @@
+// What the training programs share: stopping on ctrl-C, keeping earlier runs, reading a seed.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+
+namespace gradus::examples {
+
+inline constexpr int interrupted = 130;  ///< the exit status after ctrl-C
+
+/// From here on ctrl-C (and a request to terminate) asks to stop and says so; the second time the process ends at once.
+void stop_on_interrupt();
+const std::atomic<bool>& stop_requested();
+
+/// Makes `out` free for a new run: a folder that holds a run moves aside to `out`-1, -2, ... and standard error says
+/// so. Throws gradus::Error when something else is there.
+void make_room(const std::string& program, const std::filesystem::path& out);
+
+/// For CLI11's check: empty when `given` is a whole number from 0 to 2^64 - 1, else what is wrong. (CLI11 itself
+/// wraps.)
+std::string check_seed(const std::string& given);
+
+}  // namespace gradus::examples
