@@ -114,8 +114,7 @@ void add_losses(OpRows& rows) {
                               const double sum = reference::total(all.values);
                               return Array{{}, {reduction == Reduction::sum ? sum : sum / double(all.values.size())}};
                           },
-                      .length = 1025,
-                      .steps = 5});
+                      .length = 1025});
     };
     add(
         "mse_loss", mse_loss, [](double x, double y) { return (x - y) * (x - y); }, number(), number());

@@ -39,7 +39,7 @@ void add_options(CLI::App& app, Task& task) {
     app.add_flag("--interactive", task.interactive, "translate line by line from standard input; no training");
     app.add_flag("--evaluate", task.evaluate, "measure the trained model on the test set; no training");
     app.add_flag("--resume", s.resume, "continue the run in --out, bit for bit");
-    app.add_option("--epochs", s.epochs, "passes over the corpus [10 for small, at most 60 for full]");
+    app.add_option("--epochs", s.epochs, "passes over the corpus [8 for small, at most 60 for full]");
     app.add_option("--steps", s.steps, "stop after this many steps in all [no bound]");
     app.add_option("--minutes", s.minutes, "stop after this much time [no bound]");
     app.add_option("--patience", s.patience, "stop after this many epochs without a better validation loss [full: 3]");
@@ -54,8 +54,8 @@ void add_options(CLI::App& app, Task& task) {
     app.add_option("--label-smoothing", s.label_smoothing, "share of the target spread over all pieces")
         ->capture_default_str();
     app.add_option("--dropout", s.dropout, "share of units dropped in training")->capture_default_str();
-    app.add_option("--batch-tokens", s.batch_tokens, "size of a batch: sentences times the longest of them")
-        ->capture_default_str();
+    app.add_option("--batch-tokens", s.batch_tokens,
+                   "size of a batch: sentences times the longest of them [1024 for small, 2048 for full]");
     app.add_option("--max-length", s.max_length, "longest sentence trained on, in pieces")->capture_default_str();
     app.add_option("--layers", s.layers, "layers of the encoder and of the decoder")->capture_default_str();
     app.add_option("--d-model", s.d_model, "width of the model")->capture_default_str();

@@ -15,7 +15,7 @@ void check_settings(const Settings& s) {
     check(s.label_smoothing >= 0 && s.label_smoothing < 1, "translate: --label-smoothing must lie in [0, 1): got ",
           s.label_smoothing);
     check(s.max_length >= 4 && s.max_length <= 255, "translate: --max-length must lie in [4, 255]: got ", s.max_length);
-    check(s.batch_tokens >= s.max_length, "translate: --batch-tokens ", s.batch_tokens, " is below --max-length ",
+    check(s.tokens_a_batch() >= s.max_length, "translate: --batch-tokens ", s.batch_tokens, " is below --max-length ",
           s.max_length);
     check(s.epochs >= 0 && s.steps >= 0 && s.minutes >= 0,
           "translate: --epochs, --steps and --minutes must not be negative");
@@ -38,7 +38,7 @@ void put_settings(Values& values, const Settings& s, const TransformerOptions& m
     values["run.seed"] = std::int64_t(s.seed);
     values["run.lr"] = s.lr, values["run.warm_up"] = s.warm_up, values["run.clip"] = s.clip;
     values["run.label_smoothing"] = s.label_smoothing;
-    values["run.batch_tokens"] = s.batch_tokens, values["run.max_length"] = s.max_length;
+    values["run.batch_tokens"] = s.tokens_a_batch(), values["run.max_length"] = s.max_length;
     values["model.source_vocabulary"] = m.source_vocabulary, values["model.target_vocabulary"] = m.target_vocabulary;
     values["model.d_model"] = m.d_model, values["model.heads"] = m.heads, values["model.hidden"] = m.hidden;
     values["model.layers"] = std::int64_t(m.encoder_layers);

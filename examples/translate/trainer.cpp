@@ -94,8 +94,8 @@ Trainer::Trainer(const Settings& settings, const Corpus& corpus, const Tokenizer
       corpus_(corpus),
       source_pieces_(source),
       target_pieces_(target),
-      train_(encode(corpus.train, source, target), {settings.batch_tokens, settings.max_length, 8192}),
-      valid_(encode(corpus.valid, source, target), {std::max<std::int64_t>(settings.batch_tokens, 255), 255, 8192}),
+      train_(encode(corpus.train, source, target), {settings.tokens_a_batch(), settings.max_length, 8192}),
+      valid_(encode(corpus.valid, source, target), {std::max<std::int64_t>(settings.tokens_a_batch(), 255), 255, 8192}),
       rng_(settings.seed) {
     for (const SentencePair& pair : corpus.valid) {
         if (valid_sources_.size() == 250) break;  // enough for a curve
