@@ -69,7 +69,7 @@ class Run {
     void enter(Node* node) {
         std::uint64_t free = 0;
         check(node->run.compare_exchange_strong(free, id_, std::memory_order_acq_rel), "backward: the graph behind ",
-              node->op, " is in another thread's backward pass at this moment");
+              node->op, " is being run backward already, by another thread or by the hook that called this");
         visited_.push_back(node);
         node->pending = 0;
         check(!node->dropped, "backward: the graph was freed by an earlier backward (at ", node->op,

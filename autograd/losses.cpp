@@ -22,6 +22,21 @@ struct Rows {
     double divisor() const { return kernels::target_divisor(targets); }
 };
 
+/// Targets kept for backward: reading them throws when the caller changed the class numbers or weights meanwhile.
+class SavedTargets {
+  public:
+    explicit SavedTargets(const kernels::ClassTargets& targets)
+        : targets_(targets), ids_(targets.ids), weights_(targets.weights) {}
+    const kernels::ClassTargets& operator()() const {
+        ids_(), weights_();
+        return targets_;
+    }
+
+  private:
+    kernels::ClassTargets targets_;
+    Saved ids_, weights_;
+};
+
 /// (N, C, …) -> (N …, C): the class axis moves last.
 Tensor class_rows(const Tensor& x) {
     if (x.rank() == 2) return contiguous(x);
@@ -86,7 +101,7 @@ Tensor row_gradient(const Tensor& g, double factor) {
 }
 Tensor as_column(const Tensor& g) { return g.rank() == 0 ? g : unsqueeze(g, 1); }
 
-/// The reduced loss of rows. `factor` is what a row's gradient is scaled by.
+/// The reduced loss of rows.
 Tensor reduced(const Tensor& losses, const Shape& outer, Reduction reduction, double divisor) {
     if (reduction == Reduction::none) return losses.with_layout(Layout(outer));
     const NoGrad scope;
@@ -112,17 +127,20 @@ Tensor cross_entropy_rows(const char* op, const Rows& rows, Reduction reduction,
     const Tensor normalizer = Tensor::empty({x.size(0), 2}, x.dtype(), x.device());
     kernels::cross_entropy(x, rows.targets, losses, normalizer);
     const double factor = slope_factor(reduction, divisor);
-    return record(op, reduced(losses, rows.outer, reduction, divisor),
-                  wrt(x, [x = saved(x), targets = rows.targets, normalizer, factor](const Tensor& gradient) {
-                      const Tensor g = row_gradient(gradient, factor);
-                      if (grad_enabled()) {
-                          const Tensor q = target_matrix(targets, x());
-                          return mul(as_column(g), sub(mul(softmax(x(), -1), sum(q, {1}, true)), q));
-                      }
-                      const Tensor gx = Tensor::empty_like(x());
-                      kernels::cross_entropy_backward(x(), targets, normalizer, g, gx);
-                      return gx;
-                  }));
+    return record(
+        op, reduced(losses, rows.outer, reduction, divisor),
+        wrt(x, [x = saved(x), targets = SavedTargets(rows.targets), normalizer, factor](const Tensor& gradient) {
+            const Tensor g = row_gradient(gradient, factor);
+            if (grad_enabled()) {
+                const Tensor q = target_matrix(targets(), x()), weight = sum(q, {1}, true);
+                // A row that counts nothing may hold anything, also NaN.
+                const Tensor p = softmax(where(equal(weight, 0.0), 0.0, x()), -1);
+                return mul(as_column(g), sub(mul(p, weight), q));
+            }
+            const Tensor gx = Tensor::empty_like(x());
+            kernels::cross_entropy_backward(x(), targets(), normalizer, g, gx);
+            return gx;
+        }));
 }
 
 /// Targets that are a distribution over the classes: made of ops, so that they may have gradients too.
@@ -141,7 +159,9 @@ Tensor distribution_loss(const char* op, const Tensor& logits, const Tensor& tar
     if (smoothing > 0) q = add(mul(q, 1 - smoothing), smoothing / double(x.size(1)));
     if (options.class_weights.defined()) q = mul(q, in_dtype(options.class_weights, dtype));
     // 0 · -inf counts as 0.
-    const Tensor losses = neg(sum(where(equal(q, 0.0), 0.0, mul(q, log_softmax(x, -1))), {1}));
+    const Tensor logp = log_softmax(x, -1);
+    const Tensor nothing = logical_and(equal(q, 0.0), equal(logp, -std::numeric_limits<double>::infinity()));
+    const Tensor losses = neg(sum(where(nothing, 0.0, mul(q, logp)), {1}));
     Shape outer = logits.shape();
     outer.erase(1);
     if (reduction == Reduction::none) return reshape(losses, outer);
@@ -179,17 +199,16 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, const Cr
     const Tensor losses = Tensor::empty({x.size(0)}, x.dtype(), x.device());
     kernels::nll(x, rows.targets, losses);
     const double factor = slope_factor(options.reduction, divisor);
-    const Tensor form = Tensor::empty({0}, x.dtype(), x.device());
     const Tensor loss =
         record(op, reduced(losses, rows.outer, options.reduction, divisor),
-               wrt(x, [shape = x.shape(), form, targets = rows.targets, factor](const Tensor& gradient) {
+               wrt(x, [shape = x.shape(), targets = SavedTargets(rows.targets), factor](const Tensor& gradient) {
                    const Tensor g = row_gradient(gradient, factor);
-                   const Tensor gx = Tensor::empty(shape, form.dtype(), form.device());
+                   const Tensor gx = Tensor::empty(shape, gradient.dtype(), gradient.device());
                    if (grad_enabled()) {
-                       kernels::target_rows(targets, gx);
+                       kernels::target_rows(targets(), gx);
                        return neg(mul(as_column(g), gx));
                    }
-                   kernels::nll_backward(targets, g, gx);
+                   kernels::nll_backward(targets(), g, gx);
                    return gx;
                }));
     return in_dtype(loss, log_probabilities.dtype());

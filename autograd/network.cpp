@@ -22,7 +22,11 @@ Tensor along_axis(const char* op, const Tensor& x, int axis, F f) {
 }
 
 Tensor softmax_slope(const Tensor& g, const Tensor& y, bool masked) {
-    if (grad_enabled()) return mul(sub(g, sum(mul(g, y), {-1}, true)), y);
+    if (grad_enabled()) {
+        // What cannot be seen has no say, whatever comes back to it.
+        const Tensor heard = masked ? where(equal(y, 0.0), 0.0, g) : g;
+        return mul(sub(heard, sum(mul(heard, y), {-1}, true)), y);
+    }
     const Tensor gx = Tensor::empty(y.shape(), y.dtype(), y.device());
     kernels::softmax_backward(contiguous(g), y, gx, masked);
     return gx;
@@ -44,7 +48,10 @@ Tensor log_softmax(const Tensor& x, int axis) {
         const Tensor y = Tensor::empty_like(rows);
         kernels::log_softmax(rows, y);
         return record("log_softmax", y, wrt(rows, [](const Tensor& g, const Tensor& result) {
-                          if (grad_enabled()) return sub(g, mul(exp(result), sum(g, {-1}, true)));
+                          if (grad_enabled()) {
+                              const Tensor asked = greater(sum(abs(detach(g)), {-1}, true), 0.0);
+                              return where(asked, sub(g, mul(exp(result), sum(g, {-1}, true))), g);
+                          }
                           const Tensor gx = Tensor::empty_like(result);
                           kernels::log_softmax_backward(contiguous(g), result, gx);
                           return gx;

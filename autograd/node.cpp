@@ -9,6 +9,10 @@ namespace gradus {
 bool recording(const Tensor& x) { return thread_state().grad_mode && x.requires_grad(); }
 
 void Saved::modified() const {
+    if (&tensor_.storage() != storage_.get())
+        fail("backward: a tensor of shape ", tensor_.shape(),
+             " that an op saved for its gradient was moved to other memory meanwhile: run backward before to() or "
+             "loading");
     fail("backward: a tensor of shape ", tensor_.shape(),
          " that an op saved for its gradient was modified in place (version ", tensor_.version(), ", saved at ",
          version_, "): change it after backward, or save a clone");
@@ -112,19 +116,25 @@ void Leaf::add_hook(Hook hook) {
     hooks_.push_back(std::move(hook));
 }
 
+namespace {
+
+/// Is this the only handle to the only tensor on its storage, without gaps? Only then may it be taken over or added to.
+bool alone(const Tensor& x) { return x.use_count() == 1 && x.storage().use_count() == 1 && x.is_contiguous(); }
+
+}  // namespace
+
 void Leaf::accumulate(Tensor g) {
     std::vector<Hook> hooks;
     Tensor total;
     {
         const std::lock_guard lock(mutex_);
         if (!gradient_.defined()) {
-            const bool own = g.use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous();
-            gradient_ = own || recording(g) ? std::move(g) : clone(g);
-        } else if (recording(g) || recording(gradient_)) {
-            gradient_ = add(gradient_, g);
-        } else {
+            gradient_ = alone(g) ? std::move(g) : clone(g);
+        } else if (!gradient_.requires_grad() && !g.requires_grad() && alone(gradient_)) {
             kernels::accumulate(g, gradient_);
             gradient_.storage().bump_version();
+        } else {
+            gradient_ = add(gradient_, g);
         }
         hooks = hooks_;
         total = gradient_;

@@ -29,12 +29,15 @@ const Tensor& require_grad(const Tensor& x, bool wanted = true);
 
 struct BackwardOptions {
     bool retain_graph = false;  ///< keep what the rules saved, so that backward may run again
-    bool create_graph = false;  ///< record the backward pass itself, for gradients of gradients; implies retain_graph
+    bool create_graph = false;  ///< record the backward pass itself, for gradients of gradients; implies retain_graph.
+                                ///< A leaf's gradient then holds the graph that holds the leaf: zero_grad ends that;
+                                ///< `gradients` never begins it
 };
 /// Accumulates dL/dx into every leaf x that L depends on. L has one element, or `gradient` (of L's shape) is what it
 /// starts from.
 void backward(const Tensor& loss, const Tensor& gradient = {}, BackwardOptions options = {});
-/// dy/dx for each x, leaves' own gradients untouched; an x that y does not depend on gives an undefined tensor.
+/// dy/dx for each x, leaves' own gradients untouched, their hooks not called; an x that y does not depend on gives an
+/// undefined tensor.
 std::vector<Tensor> gradients(const Tensor& y, const std::vector<Tensor>& xs, BackwardOptions options = {},
                               const Tensor& gradient = {});
 
@@ -73,9 +76,11 @@ struct EnableGrad : GradMode {
 class Saved {
   public:
     Saved() = default;
-    explicit Saved(const Tensor& x) : tensor_(x), version_(x.defined() ? x.version() : 0) {}
+    explicit Saved(const Tensor& x) : tensor_(x) {
+        if (x.defined()) storage_ = Ref<Storage>(&x.storage()), version_ = x.version();
+    }
     const Tensor& operator()() const {
-        if (tensor_.defined() && tensor_.version() != version_) [[unlikely]]
+        if (storage_ && (&tensor_.storage() != storage_.get() || storage_->version() != version_)) [[unlikely]]
             modified();
         return tensor_;
     }
@@ -83,6 +88,7 @@ class Saved {
   private:
     [[noreturn]] void modified() const;
     Tensor tensor_;
+    Ref<Storage> storage_;  ///< held, so that a handle whose storage was exchanged is noticed
     std::uint32_t version_ = 0;
 };
 inline Saved saved(const Tensor& x) { return Saved(x); }
@@ -187,7 +193,7 @@ class RuleNode final : public Node, public SlabAllocated<RuleNode<Rules...>> {
 };
 
 template <class Rule>
-class JointNode final : public Node {
+class JointNode final : public Node, public SlabAllocated<JointNode<Rule>> {
   public:
     JointNode(const char* name, int outputs, std::vector<Edge> edges, Rule rule)
         : Node(name, outputs), edges_(std::move(edges)), rule_(std::move(rule)) {}

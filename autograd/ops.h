@@ -26,7 +26,8 @@ Tensor arange(double start, double stop, double step, DType dtype, Device device
 inline Tensor arange(std::int64_t n, DType dtype, Device device) { return arange(0, double(n), 1, dtype, device); }
 Tensor eye(std::int64_t n, DType dtype, Device device);  ///< (n, n), ones on the diagonal
 Tensor eye(std::int64_t rows, std::int64_t columns, DType dtype, Device device);
-/// Drawn from [low, high); the generator's next draw, or the thread's where none is given. Floating dtypes.
+/// Drawn from [low, high), which a 16-bit float may round up to high; the generator's next draw, or the thread's where
+/// none is given. Floating dtypes.
 Tensor uniform(const Shape& shape, double low, double high, DType dtype, Device device, Generator* generator = nullptr);
 /// Drawn from N(mean, deviation²).
 Tensor normal(const Shape& shape, double mean, double deviation, DType dtype, Device device,

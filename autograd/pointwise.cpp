@@ -1,5 +1,7 @@
 // Pointwise ops and their rules.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "gradus/autograd/rules.h"
 #include "gradus/kernels/pointwise.h"
@@ -60,7 +62,7 @@ Tensor compare(const char* op, const Tensor& a, const Tensor& b) {
 template <class Op>
 Tensor compare(const Tensor& a, double b) {
     const Tensor y = Tensor::empty(a.shape(), DType::boolean, a.device());
-    const bool exact = is_floating(a.dtype()) || b == std::floor(b);
+    const bool exact = is_floating(a.dtype()) || (b == std::floor(b) && std::abs(b) < 0x1p63);
     kernels::compare<Op>(a, b, exact ? a.dtype() : DType::f64, y);
     return y;
 }
@@ -107,7 +109,7 @@ Tensor clamp(const Tensor& x, double low, double high) {
                                                                                : x.dtype();
     Tensor y = std::isinf(low) ? cast(detach(x), dtype) : binary<pointwise::Maximum>(x, low, dtype);
     if (!std::isinf(high)) y = binary<pointwise::Minimum>(y, high, dtype);
-    if (y.identity() == x.identity()) y = x.without_past();
+    if (std::isinf(low) && std::isinf(high) && dtype == x.dtype()) y = clone(y);
     return record("clamp", y, wrt(x, [x = saved(x), low, high](const Tensor& g) {
                       return where(logical_and(greater(x(), low), less(x(), high)), g, 0);
                   }));
@@ -150,7 +152,8 @@ Tensor pow(const Tensor& a, const Tensor& b) {
     return record("pow", binary<pointwise::Pow>("pow", a, b, result_type(a, b)),
                   wrt(a,
                       [form = Form(a), a = saved(a), b = saved(b)](const Tensor& g) {
-                          return form.fit(mul(g, where(equal(b(), 0), 0, mul(b(), pow(a(), sub(b(), 1))))));
+                          return form.fit(mul(
+                              g, where(logical_and(equal(a(), 0), equal(b(), 0)), 0, mul(b(), pow(a(), sub(b(), 1))))));
                       }),
                   wrt(b, [form = Form(b), a = saved(a)](const Tensor& g, const Tensor& y) {
                       return form.fit(mul(g, where(equal(a(), 0), 0, mul(y, log(a())))));
@@ -302,6 +305,7 @@ namespace {
 /// bool (rows, columns): column <= row + diagonal.
 Tensor lower_triangle(const char* op, const Tensor& x, std::int64_t diagonal) {
     check(x.rank() >= 2, op, ": needs at least two axes: got shape ", x.shape());
+    diagonal = std::clamp(diagonal, -x.size(-2) - 1, x.size(-1) + 1);  // further out nothing changes
     const Tensor rows = arange(double(diagonal), double(diagonal + x.size(-2)), 1, DType::i64, x.device());
     return greater_equal(unsqueeze(rows, 1), arange(x.size(-1), DType::i64, x.device()));
 }
@@ -309,6 +313,9 @@ Tensor lower_triangle(const char* op, const Tensor& x, std::int64_t diagonal) {
 }  // namespace
 
 Tensor tril(const Tensor& x, std::int64_t diagonal) { return where(lower_triangle("tril", x, diagonal), x, 0); }
-Tensor triu(const Tensor& x, std::int64_t diagonal) { return where(lower_triangle("triu", x, diagonal - 1), 0, x); }
+Tensor triu(const Tensor& x, std::int64_t diagonal) {
+    const std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
+    return where(lower_triangle("triu", x, diagonal == lowest ? lowest : diagonal - 1), 0, x);
+}
 
 }  // namespace gradus

@@ -47,10 +47,26 @@ Tensor merged(const Tensor& x, const Axes& axes, Axes& order) {
     return reshape(permute(x, order), shape);
 }
 
+/// merged() undone.
+Tensor unmerged(const Tensor& rows, const Shape& shape, const Axes& order) {
+    Shape permuted;
+    Axes inverse = order;
+    for (int i = 0; i < order.rank(); ++i) permuted.push_back(shape[int(order[i])]), inverse[int(order[i])] = i;
+    return permute(reshape(rows, permuted), inverse);
+}
+
+/// Π of the others for each element of x, by definition: n² factors, but it can be differentiated as often as wanted.
+Tensor product_of_others(const Tensor& x, const Axes& axes) {
+    Axes order;
+    const Tensor rows = merged(x, axes, order);
+    Shape square = rows.shape();
+    square.push_back(rows.size(-1));
+    const Tensor self = eye(rows.size(-1), DType::boolean, x.device());
+    return unmerged(prod(where(self, 1, expand(unsqueeze(rows, -2), square)), {-1}), x.shape(), order);
+}
+
 Tensor extreme(const char* op, Reduce what, const Tensor& x, const Axes& axes, bool keep) {
     const Kept kept(op, x, axes);
-    check(kept.count() > 0 || x.numel() == 0, op, ": nothing to choose from: the reduced axes of ", x.shape(),
-          " are empty");
     check(kept.count() > 0, op, ": nothing to choose from: the reduced axes of ", x.shape(), " are empty");
     const bool largest = what == Reduce::max;
     return record(op, reduced(op, what, x, axes, keep, x.dtype()),
@@ -59,11 +75,7 @@ Tensor extreme(const char* op, Reduce what, const Tensor& x, const Axes& axes, b
                       const Tensor rows = merged(detach(x()), kept.axes, order);
                       const Tensor first = largest ? argmax(rows, -1, true) : argmin(rows, -1, true);
                       const Tensor gx = scatter_add(zeros_like(rows), -1, first, reshape(g, first.shape()));
-                      Shape permuted;
-                      Axes inverse = order;
-                      for (int i = 0; i < order.rank(); ++i)
-                          permuted.push_back(kept.shape[int(order[i])]), inverse[int(order[i])] = i;
-                      return permute(reshape(gx, permuted), inverse);
+                      return unmerged(gx, kept.shape, order);
                   }));
 }
 
@@ -102,6 +114,7 @@ Tensor prod(const Tensor& x, const Axes& axes, bool keep) {
     const DType dtype = is_floating(x.dtype()) ? x.dtype() : DType::i64;
     return record("prod", reduced("prod", Reduce::prod, x, axes, keep, dtype),
                   wrt(x, [kept = Kept("prod", x, axes), x = saved(x)](const Tensor& g) {
+                      if (grad_enabled()) return mul(kept.unreduced(g), product_of_others(x(), kept.axes));
                       // With no zero: y / x. With one zero only it has a slope, the product of the others.
                       const Tensor zero = equal(x(), 0), others = where(zero, 1, x());
                       const Tensor zeros_in_row = sum(zero, kept.axes, true), product = prod(others, kept.axes, true);
@@ -139,12 +152,20 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keep) {
     if (kept.count() == 0)
         return record("logsumexp", full(reduced_shape(x.shape(), kept.axes, keep), -INFINITY, x.dtype(), x.device()),
                       wrt(x, [shape = x.shape()](const Tensor& g) { return zeros(shape, g.dtype(), g.device()); }));
-    return in_f32(x, [&](const Tensor& x) {
-        // Shifted by the maximum; a row that is all -inf (or holds inf) is left unshifted.
-        const Tensor largest = max(detach(x), axes, true), shift = where(is_finite(largest), largest, 0);
-        const Tensor y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
+    // Shifted by the maximum; a row that is all -inf (or holds inf) is left unshifted.
+    const auto shift_of = [axes](const Tensor& x) {
+        const Tensor largest = max(detach(x), axes, true);
+        return where(is_finite(largest), largest, 0);
+    };
+    const Tensor y = in_f32(x, [&](const Tensor& x) {
+        const NoGrad scope;
+        const Tensor shift = shift_of(x), y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
         return keep ? y : reshape(y, reduced_shape(x.shape(), kept.axes, false));
     });
+    return record("logsumexp", y.without_past(), wrt(x, [kept, axes, shift_of, x = saved(x)](const Tensor& g) {
+                      const Tensor e = exp(sub(x(), shift_of(x()))), total = sum(e, axes, true);
+                      return mul(kept.unreduced(g), where(equal(total, 0), 0, div(e, total)));
+                  }));
 }
 
 Tensor norm(const Tensor& x, const Axes& axes, bool keep) {

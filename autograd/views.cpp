@@ -75,6 +75,7 @@ Tensor slice(const Tensor& x, int axis, std::int64_t start, std::int64_t stop, s
     if (start < 0) start += n;
     if (stop < 0) stop += n;
     start = std::clamp<std::int64_t>(start, 0, n), stop = std::clamp<std::int64_t>(stop, start, n);
+    step = std::min(step, std::max<std::int64_t>(n, 1));  // further than the end is the end
     const std::int64_t length = (stop - start + step - 1) / step;
     return view_of(
         "slice", x, x.layout().slice(axis, start, length, step),
@@ -299,7 +300,7 @@ Tensor repeat(const Tensor& x, const Shape& times) {
         if (times[i] == 1) continue;
         y = times[i] == 0 ? slice(y, i, 0, 0) : cat(std::vector<Tensor>(std::size_t(times[i]), y), i);
     }
-    return y.identity() == x.identity() ? clone(x) : y;
+    return &y.storage() == &x.storage() ? clone(y) : y;
 }
 
 void copy_(const Tensor& destination, const Tensor& source) {

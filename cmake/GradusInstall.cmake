@@ -33,5 +33,8 @@ if(oneDNN_FOUND)
         string(APPEND pc_libs " -l:libgomp.so.1")
     endif()
 endif()
+# Relative to the file itself: `cmake --install --prefix` may put it anywhere.
+file(RELATIVE_PATH pc_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+string(REGEX REPLACE "/$" "" pc_prefix ${pc_prefix})
 configure_file(cmake/gradus.pc.in ${CMAKE_CURRENT_BINARY_DIR}/gradus.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gradus.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

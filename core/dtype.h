@@ -71,23 +71,48 @@ constexpr int size_of(DType type) {
 constexpr bool is_floating(DType type) { return type <= DType::f16; }
 constexpr bool is_integer(DType type) { return type == DType::i64 || type == DType::i32 || type == DType::u8; }
 
+template <class T>
+struct DTypeOf;  // no other type can be an element
+template <>
+struct DTypeOf<float> {
+    static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<double> {
+    static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<bfloat16> {
+    static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<float16> {
+    static constexpr DType value = DType::f16;
+};
+template <>
+struct DTypeOf<long> {
+    static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<long long> {
+    static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+    static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+    static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<bool> {
+    static constexpr DType value = DType::boolean;
+};
 /// The DType of a C++ type.
 template <class T>
-inline constexpr DType dtype_of = DType::f32;
-template <>
-inline constexpr DType dtype_of<double> = DType::f64;
-template <>
-inline constexpr DType dtype_of<bfloat16> = DType::bf16;
-template <>
-inline constexpr DType dtype_of<float16> = DType::f16;
-template <>
-inline constexpr DType dtype_of<std::int64_t> = DType::i64;
-template <>
-inline constexpr DType dtype_of<std::int32_t> = DType::i32;
-template <>
-inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
-template <>
-inline constexpr DType dtype_of<bool> = DType::boolean;
+inline constexpr DType dtype_of = DTypeOf<T>::value;
+static_assert(sizeof(long) == 8);
 
 /// Calls `f` with a value-initialised T of the type that `type` names: visit(t, [&](auto zero) { using T =
 /// decltype(zero); ... }).

@@ -196,7 +196,7 @@ Shape resolve_shape(const char* op, const Shape& from, const Shape& wanted) {
             open = i;
         } else {
             check(wanted[i] >= 0, op, ": a size is negative: ", wanted);
-            known *= wanted[i];
+            check(!__builtin_mul_overflow(known, wanted[i], &known), op, ": too many elements: ", wanted);
         }
     }
     if (open >= 0) {
@@ -204,6 +204,7 @@ Shape resolve_shape(const char* op, const Shape& from, const Shape& wanted) {
               known == 0 ? ": -1 is ambiguous beside a size of 0" : "");
         out[open] = from.product() / known;
     }
+    check_shape(op, out);
     check(out.product() == from.product(), op, ": ", from, " holds ", from.product(), " elements, ", wanted, " holds ",
           out.product());
     return out;

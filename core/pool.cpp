@@ -23,6 +23,14 @@ int class_index(std::size_t size) {
     return log * 8 + int((size >> (log - 3)) & 7);
 }
 
+/// The first bytes of a slab, which is aligned to its size: any block finds its own.
+struct alignas(64) SlabHeader {
+    std::int64_t in_use = 0;  ///< bytes of its blocks that are handed out
+};
+SlabHeader& slab_of(void* block) {
+    return *reinterpret_cast<SlabHeader*>(reinterpret_cast<std::size_t>(block) / huge_page * huge_page);
+}
+
 std::size_t size_of_class(int index) { return (std::size_t(8 + index % 8) << (index / 8)) >> 3; }
 
 std::int64_t limit_from_environment() {
@@ -58,15 +66,16 @@ std::size_t Pool::class_size(std::size_t bytes) {
     return size >= huge_page ? round_up(size, huge_page) : size;
 }
 
-bool Pool::has_room(std::size_t size) const {
-    return limit_ == 0 || statistics_.in_use + statistics_.cached + std::int64_t(size) <= limit_;
-}
+bool Pool::has_room(std::size_t size) const { return limit_ == 0 || mapped_ + std::int64_t(size) <= limit_; }
 
 void* Pool::map(std::size_t size) {
+    if (!has_room(size)) return nullptr;
     const bool huge = size >= huge_page;
     const std::size_t extra = huge ? huge_page : 0;
     void* memory = mmap(nullptr, size + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return nullptr;
+    mapped_ += std::int64_t(size);
+    ++statistics_.system_allocations;
     if (!huge) return memory;
     char *start = static_cast<char*>(memory),
          *aligned = reinterpret_cast<char*>(round_up(reinterpret_cast<std::size_t>(start), huge_page));
@@ -80,11 +89,13 @@ void* Pool::cut(std::size_t size) {
     if (slab_left_ < size) {
         char* slab = static_cast<char*>(map(huge_page));
         if (!slab) return nullptr;
-        ++statistics_.system_allocations;
-        slab_ = slab, slab_left_ = huge_page;
+        new (slab) SlabHeader;
+        slabs_.push_back(slab);
+        slab_ = slab + sizeof(SlabHeader), slab_left_ = huge_page - sizeof(SlabHeader);
     }
     char* block = slab_;
     slab_ += size, slab_left_ -= size;
+    slab_of(block).in_use += std::int64_t(size);
     return block;
 }
 
@@ -94,22 +105,33 @@ void* Pool::take(std::size_t size) {
         void* block = list.back();
         list.pop_back();
         statistics_.cached -= std::int64_t(size);
+        if (size < own_mapping) slab_of(block).in_use += std::int64_t(size);
         return block;
     }
-    if (!has_room(size)) return nullptr;
-    if (size < own_mapping) return cut(size);
-    void* block = map(size);
-    if (block) ++statistics_.system_allocations;
-    return block;
+    return size < own_mapping ? cut(size) : map(size);
 }
 
 void Pool::unmap_cached() {
     for (int c = 0; c < classes; ++c) {
         const std::size_t size = size_of_class(c);
-        if (size < own_mapping) continue;
-        for (void* block : cached_[c]) munmap(block, size), statistics_.cached -= std::int64_t(size);
+        if (size < own_mapping) {
+            statistics_.cached -=
+                std::int64_t(size * std::erase_if(cached_[c], [](void* block) { return slab_of(block).in_use == 0; }));
+            continue;
+        }
+        for (void* block : cached_[c]) {
+            munmap(block, size);
+            statistics_.cached -= std::int64_t(size), mapped_ -= std::int64_t(size);
+        }
         cached_[c].clear();
     }
+    std::erase_if(slabs_, [this](char* slab) {
+        if (slab_of(slab).in_use != 0) return false;
+        if (slab_ && &slab_of(slab_ - 1) == &slab_of(slab)) slab_ = nullptr, slab_left_ = 0;
+        munmap(slab, huge_page);
+        mapped_ -= std::int64_t(huge_page);
+        return true;
+    });
 }
 
 void* Pool::allocate(std::size_t bytes) {
@@ -138,6 +160,7 @@ void Pool::free(void* block, std::size_t bytes) {
     const std::size_t size = class_size(bytes);
     const std::lock_guard lock(mutex_);
     cached_[class_index(size)].push_back(block);
+    if (size < own_mapping) slab_of(block).in_use -= std::int64_t(size);
     statistics_.cached += std::int64_t(size);
     statistics_.in_use -= std::int64_t(size);
 }

@@ -10,7 +10,7 @@
 namespace gradus {
 
 /// Sizes are rounded to classes, eight to a power of two. Blocks of 1 MiB and more are mapped on their own, from 2 MiB
-/// on as whole huge pages; smaller ones are cut from 2 MiB slabs and stay with the pool for good.
+/// on as whole huge pages; smaller ones are cut from 2 MiB slabs, which go back to the system as a whole.
 class Pool {
   public:
     explicit Pool(Device device);
@@ -35,7 +35,8 @@ class Pool {
     mutable std::mutex mutex_;
     Device device_;
     std::vector<void*> cached_[classes];
-    std::int64_t limit_ = 0;
+    std::int64_t limit_ = 0, mapped_ = 0;  ///< mapped_: bytes taken from the system
+    std::vector<char*> slabs_;
     char* slab_ = nullptr;
     std::size_t slab_left_ = 0;
     PoolStatistics statistics_;

@@ -10,6 +10,13 @@ template <class T>
 class RefCounted {
   public:
     void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
+    /// For whoever holds no reference yet: false when the object is on its way out.
+    bool try_retain() const {
+        int count = count_.load(std::memory_order_relaxed);
+        while (count > 0)
+            if (count_.compare_exchange_weak(count, count + 1, std::memory_order_acquire)) return true;
+        return false;
+    }
     void release() const {
         if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
             T::dispose(static_cast<T*>(const_cast<RefCounted*>(this)));

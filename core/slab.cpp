@@ -3,6 +3,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <vector>
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 extern "C" int __sanitizer_get_ownership(const volatile void*);  // g++ ships no header that declares these
 extern "C" std::size_t __sanitizer_get_allocated_size(const volatile void*);
@@ -17,10 +18,23 @@ struct Block {
     Block* next;
 };
 
-// Blocks of threads that ended, taken over by those that still run.
+constexpr std::size_t blocks_of(std::size_t c) { return 16384 / ((c + 1) * step); }  ///< in a chunk
+
+struct List {
+    Block* head = nullptr;
+    std::size_t count = 0;
+    void push(Block* block) { block->next = head, head = block, ++count; }
+    Block* pop() {
+        Block* block = head;
+        head = block->next, --count;
+        return block;
+    }
+};
+
+// Blocks that threads had too many of or left behind, for those that need some.
 struct Orphans {
     std::mutex mutex;
-    Block* lists[classes] = {};
+    std::vector<List> lists[classes];
     std::set<const char*> chunks[classes];  ///< of all threads; they are never given back
 };
 Orphans& orphans() {
@@ -28,43 +42,37 @@ Orphans& orphans() {
     return *all;
 }
 
+void give_up(std::size_t c, const List& list) {
+    const std::lock_guard lock(orphans().mutex);
+    orphans().lists[c].push_back(list);
+}
+
 struct Lists {
-    Block* heads[classes] = {};
+    List lists[classes];
     ~Lists() {
-        Orphans& all = orphans();
-        const std::lock_guard lock(all.mutex);
         for (std::size_t c = 0; c < classes; ++c)
-            while (Block* block = heads[c]) {
-                heads[c] = block->next;
-                block->next = all.lists[c];
-                all.lists[c] = block;
-            }
+            if (lists[c].head) give_up(c, lists[c]);
         gone = true;
     }
     static thread_local bool gone;
 };
 thread_local bool Lists::gone = false;
-thread_local Lists lists;
+thread_local Lists mine;
 
-Block* refill(std::size_t c) {
-    {
-        Orphans& all = orphans();
-        const std::lock_guard lock(all.mutex);
-        if (Block* block = all.lists[c]) {
-            all.lists[c] = nullptr;
-            return block;
-        }
+List refill(std::size_t c) {
+    Orphans& all = orphans();
+    const std::lock_guard lock(all.mutex);
+    if (!all.lists[c].empty()) {
+        const List list = all.lists[c].back();
+        all.lists[c].pop_back();
+        return list;
     }
-    const std::size_t size = (c + 1) * step, count = 16384 / size;
-    char* memory = static_cast<char*>(::operator new(size* count));
-    {
-        const std::lock_guard lock(orphans().mutex);
-        orphans().chunks[c].insert(memory);
-    }
-    for (std::size_t i = 0; i < count; ++i)
-        reinterpret_cast<Block*>(memory + i * size)->next =
-            i + 1 < count ? reinterpret_cast<Block*>(memory + (i + 1) * size) : nullptr;
-    return reinterpret_cast<Block*>(memory);
+    const std::size_t size = (c + 1) * step;
+    char* memory = static_cast<char*>(::operator new(size* blocks_of(c)));
+    all.chunks[c].insert(memory);
+    List list;
+    for (std::size_t i = blocks_of(c); i-- > 0;) list.push(reinterpret_cast<Block*>(memory + i * size));
+    return list;
 }
 
 }  // namespace
@@ -81,12 +89,15 @@ bool slab_holds(const void* p, std::size_t bytes) {
 
 void* slab_allocate(std::size_t bytes) {
     const std::size_t c = (bytes - 1) / step;
-    if (Lists::gone) return refill(c);  // a thread on its way out: rare, the rest of the refill is left
-    Block*& head = lists.heads[c];
-    if (!head) head = refill(c);
-    Block* block = head;
-    head = block->next;
-    return block;
+    if (Lists::gone) {  // a thread on its way out
+        List list = refill(c);
+        Block* block = list.pop();
+        if (list.head) give_up(c, list);
+        return block;
+    }
+    List& list = mine.lists[c];
+    if (!list.head) list = refill(c);
+    return list.pop();
 }
 
 bool slab_holds(const void* p, std::size_t bytes) {
@@ -102,15 +113,17 @@ bool slab_holds(const void* p, std::size_t bytes) {
 void slab_free(void* memory, std::size_t bytes) {
     const std::size_t c = (bytes - 1) / step;
     Block* block = static_cast<Block*>(memory);
+    List one;
     if (Lists::gone) {
-        Orphans& all = orphans();
-        const std::lock_guard lock(all.mutex);
-        block->next = all.lists[c];
-        all.lists[c] = block;
-        return;
+        one.push(block);
+        return give_up(c, one);
     }
-    block->next = lists.heads[c];
-    lists.heads[c] = block;
+    List& list = mine.lists[c];
+    list.push(block);
+    // A thread that only frees what another makes would hoard blocks.
+    if (list.count < 4 * blocks_of(c)) return;
+    for (std::size_t i = 0; i < 2 * blocks_of(c); ++i) one.push(list.pop());
+    give_up(c, one);
 }
 
 #endif

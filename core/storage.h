@@ -34,7 +34,7 @@ class Storage : public RefCounted<Storage>, public SlabAllocated<Storage> {
     std::atomic<std::uint32_t> version_ = 0;
 };
 
-/// What a device's pool did so far. Bytes count whole blocks, which are up to an eighth larger than what was asked for.
+/// What a device's pool did so far. Bytes count whole blocks, which are larger than what was asked for (see pool.h).
 struct PoolStatistics {
     std::int64_t in_use = 0;              ///< bytes handed out now
     std::int64_t peak = 0;                ///< the most ever handed out at once

@@ -1,6 +1,7 @@
 #include "gradus/core/tensor.h"
 
 #include <cstring>
+#include <limits>
 
 namespace gradus {
 
@@ -50,7 +51,10 @@ void Tensor::attach(Ref<Past> past, int output) const {
 Tensor Tensor::find(const void* word) {
     if (!word || !slab_holds(word, sizeof(Body))) return {};
     const Body* body = static_cast<const Body*>(word);
-    return body->self == word && body->use_count() > 0 ? Tensor(const_cast<Body*>(body)) : Tensor();
+    if (body->self.load(std::memory_order_acquire) != word || !body->try_retain()) return {};
+    Tensor x(const_cast<Body*>(body));
+    body->release();
+    return x;
 }
 
 void Tensor::become(const Tensor& other) const {
@@ -59,6 +63,17 @@ void Tensor::become(const Tensor& other) const {
     body_->dtype = other.dtype();
     body_->storage = other.body().storage;
 }
+
+namespace {
+
+/// As cast does it: truncated, NaN is 0, and beyond the range the nearest end.
+std::int64_t saturated(double x) {
+    if (x != x) return 0;
+    if (x >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
+    return x <= -0x1p63 ? std::numeric_limits<std::int64_t>::min() : std::int64_t(x);
+}
+
+}  // namespace
 
 double Tensor::item_number() const {
     check(numel() == 1, "item: needs a tensor of one element: got shape ", shape());
@@ -74,7 +89,10 @@ std::int64_t Tensor::item_integer() const {
     return visit(dtype(), [&](auto zero) {
         decltype(zero) element;
         copy_to_host(*this, &element);
-        return std::int64_t(element);
+        if constexpr (std::is_integral_v<decltype(element)>)
+            return std::int64_t(element);
+        else
+            return saturated(double(element));
     });
 }
 

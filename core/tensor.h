@@ -84,7 +84,9 @@ class Tensor {
     /// The one element, converted to T.
     template <class T = double>
     T item() const {
-        if constexpr (std::is_integral_v<T>)
+        if constexpr (std::is_same_v<T, bool>)
+            return item_number() != 0;
+        else if constexpr (std::is_integral_v<T>)
             return T(item_integer());
         else
             return T(item_number());
@@ -117,7 +119,7 @@ class Tensor {
         Ref<Past> past;
         DType dtype = DType::f32;
         int output = 0;
-        const void* volatile self = this;  ///< the mark find() knows a live one by
+        std::atomic<const void*> self = this;  ///< the mark find() knows a live one by
         ~Body() { self = nullptr; }
     };
     explicit Tensor(Body* body) : body_(body) {}

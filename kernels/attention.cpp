@@ -116,6 +116,7 @@ void forward_blocks(const Attention& a, const Sizes& n, std::int64_t b, std::int
         }
         for (std::int64_t i = 0; i < at.queries; ++i) {
             const T total = running.sum[i];
+            if (total == 0) std::fill_n(sum + i * E, E, T(0));  // also where a value nobody saw is NaN
             spread_rows(sum + i * E, 1, total == 0 ? T(0) : 1 / total, out, t + i);
             lse[t + i] = total == 0 ? T(INFINITY) : running.top[i] + std::log(total);
         }

@@ -19,6 +19,7 @@ inline constexpr std::int64_t block_size = 64;
 /// Memory of one thread that only grows, cut into aligned parts.
 class Scratch {
   public:
+    ~Scratch() { size_ = 0; }  // a loop during static destruction finds it empty, not gone
     template <class T>
     T* part(std::int64_t count) {
         const std::size_t bytes = (std::size_t(count) * sizeof(T) + 63) / 64 * 64;
@@ -145,7 +146,7 @@ void draw_factors(const Attention& a, const Block& at, T* factor) {
     const std::uint32_t sample = std::uint32_t(a.draw.first_sample + at.b / per_sample);
     const std::uint64_t start = std::uint64_t((((at.b % per_sample) * H + at.h) * queries + at.query) * keys + at.key);
     const std::int32_t threshold = std::int32_t(dropout_threshold(a.dropout));
-    const T scale = a.dropout < 1 ? T(1 / (1 - a.dropout)) : T(0);
+    const T scale = a.dropout < 1 ? T(dropout_scale(a.dropout)) : T(0);
     const bool aligned = keys % 8 == 0 && start % 8 == 0;
     for (std::int64_t i = 0; i < at.width; i += 16) {
         // Lane r draws for query i + r. Each query's row starts at another place of its first block: `shift` rows too

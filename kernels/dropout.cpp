@@ -52,7 +52,7 @@ void dropout(const Tensor& x, double p, const Draw& draw, const Tensor& y) {
     const std::int64_t samples = draw.samples == 0 ? 1 : draw.samples, size = x.numel() / samples;
     const std::int64_t groups = (size + group - 1) / group;  // of one sample
     const std::uint32_t threshold = dropout_threshold(p);
-    const double scale = p < 1 ? 1 / (1 - p) : 0;
+    const double scale = dropout_scale(p);
     visit(x.dtype(), [&]<class T>(T) {
         if constexpr (is_floating(dtype_of<T>)) {
             const T* from = x.data<T>();

@@ -10,6 +10,12 @@ namespace gradus::kernels {
 /// p as 16-bit lanes are compared with it: an element is dropped where its lane is below. p = 1 drops all, p = 0 none.
 inline std::uint32_t dropout_threshold(double p) { return std::uint32_t(std::lround(p * 65536)); }
 
+/// 1 / (1 - p) for the p that the lanes can tell; 0 where nothing is kept.
+inline double dropout_scale(double p) {
+    const std::uint32_t threshold = dropout_threshold(p);
+    return threshold < 65536 ? 65536.0 / (65536 - threshold) : 0;
+}
+
 namespace cpu {
 void dropout(const Tensor& x, double p, const Draw& draw, const Tensor& y);
 }

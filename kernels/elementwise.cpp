@@ -101,7 +101,6 @@ class Reader {
         constant_ = !operand.tensor || operand.tensor->numel() == 1;
         in_place_ = !constant_ && from_ == as && walk_.plain;
     }
-    bool direct() const { return in_place_ || constant_; }
 
     void fill(Buffer& buffer) const {
         if (!constant_) return;

@@ -5,12 +5,14 @@
 #include <type_traits>
 
 #include "gradus/core/error.h"
+#include "gradus/kernels/parallel.h"
 
 #if GRADUS_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
 #endif
 #if GRADUS_LIBGOMP
 extern "C" void omp_set_num_threads(int);
+extern "C" int omp_get_max_threads(void);
 #endif
 
 namespace gradus::kernels::cpu {
@@ -18,14 +20,32 @@ namespace {
 
 using std::int64_t;
 
+/// oneDNN would start threads of its own inside each of ours. The setting is OpenMP's, per thread; the program's own is
+/// put back.
+class OneOpenmpThread {
+#if GRADUS_LIBGOMP
+  public:
+    OneOpenmpThread() : before_(omp_get_max_threads()) {
+        if (before_ != 1) omp_set_num_threads(1);
+    }
+    ~OneOpenmpThread() {
+        if (before_ != 1) omp_set_num_threads(before_);
+    }
+
+  private:
+    int before_;
+#else
+  public:
+    OneOpenmpThread() {}
+    ~OneOpenmpThread() {}
+#endif
+};
+
 #if GRADUS_ONEDNN
 void product(int64_t m, int64_t n, int64_t k, const Matrix<const float>& a, const Matrix<const float>& b,
              const Matrix<float>& y, bool accumulate) {
-#if GRADUS_LIBGOMP
-    // oneDNN would start threads of its own inside each of ours. The setting is OpenMP's, per thread.
-    static thread_local const bool prepared = (omp_set_num_threads(1), true);
-    (void)prepared;
-#endif
+    const OneOpenmpThread one_thread;
+    const SignalsBlocked undisturbed;
     const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0f, a.data,
                                             a.leading, b.data, b.leading, accumulate ? 1.0f : 0.0f, y.data, y.leading);
     check(status == dnnl_success, "matmul: oneDNN returned the status ", int(status));

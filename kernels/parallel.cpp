@@ -1,5 +1,6 @@
 #include "gradus/kernels/parallel.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <atomic>
@@ -7,8 +8,10 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -21,7 +24,7 @@ extern "C" void omp_set_num_threads(int);
 namespace gradus {
 namespace {
 
-thread_local bool in_task = false;
+thread_local bool in_task = false, signals_blocked = false;
 
 void pause() {
 #if defined(__x86_64__)
@@ -41,7 +44,12 @@ void one_openmp_thread() {
 class ThreadPool {
   public:
     explicit ThreadPool(int threads) {
-        for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+        const SignalsBlocked scope;
+        try {
+            for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+        } catch (const std::system_error&) {
+            // The system has no more threads to give: those that started do the work.
+        }
     }
     ~ThreadPool() {
         {
@@ -92,6 +100,7 @@ class ThreadPool {
     }
 
     void work() {
+        signals_blocked = true;  // inherited from the constructor's SignalsBlocked
         one_openmp_thread();
         for (std::uint64_t seen = 0;;) {
             if (!wait_for_round(seen)) return;
@@ -143,6 +152,8 @@ int cores() {
 
 int initial_count() {
     if (const int n = read_count("GRADUS_THREADS")) return n;
+    if (const char* text = std::getenv("GRADUS_THREADS"))
+        fail("GRADUS_THREADS: expected a number from 1 to 1024: got \"", text, "\"");
     if (const int n = read_count("OMP_NUM_THREADS")) return n;
     return std::max(1, cores());
 }
@@ -163,7 +174,16 @@ std::shared_ptr<ThreadPool>& current_pool() {
     return *pool;
 }
 
+/// After fork() only the calling thread goes on: the child forgets the parent's pool and makes its own when it needs
+/// one.
+void forget_pool() {
+    new (&pool_mutex()) std::mutex;
+    new (&current_pool()) std::shared_ptr<ThreadPool>;
+}
+
 std::shared_ptr<ThreadPool> pool() {
+    static const int registered = pthread_atfork(nullptr, nullptr, forget_pool);
+    (void)registered;
     const std::lock_guard lock(pool_mutex());
     std::shared_ptr<ThreadPool>& current = current_pool();
     if (!current) current = std::make_shared<ThreadPool>(count().load());
@@ -182,11 +202,25 @@ void set_thread_count(int threads) {
     old.swap(current_pool());
 }
 
+SignalsBlocked::SignalsBlocked() : blocked_here_(!signals_blocked) {
+    if (!blocked_here_) return;
+    sigset_t all;
+    sigfillset(&all);
+    // What the processor raises itself cannot wait.
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    signals_blocked = true;
+}
+
+SignalsBlocked::~SignalsBlocked() {
+    if (!blocked_here_) return;
+    signals_blocked = false;
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
 bool detail::inside_task() { return in_task; }
 
 void detail::run_tasks(std::int64_t count, Task task, void* context) {
-    static thread_local const bool prepared = (one_openmp_thread(), true);
-    (void)prepared;
     const std::shared_ptr<ThreadPool> threads = pool();
     if (threads->run(count, task, context)) return;
     in_task = true;

@@ -1,6 +1,8 @@
 // Splitting loops over the cores: a pool of threads that spin briefly for the next loop and then sleep.
 #pragma once
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -10,6 +12,21 @@ namespace gradus {
 /// How many threads a loop may use: GRADUS_THREADS, else OMP_NUM_THREADS, else the cores this process may run on.
 int thread_count();
 void set_thread_count(int threads);  ///< for the whole process; results do not depend on it
+
+/// While one lives no signal is handled on this thread: a handler's frame would land in memory that oneDNN's generated
+/// code uses below the stack pointer. Signals wait and are handled afterwards. On the pool's own threads they are
+/// blocked for good.
+class SignalsBlocked {
+  public:
+    SignalsBlocked();
+    ~SignalsBlocked();
+    SignalsBlocked(const SignalsBlocked&) = delete;
+    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+  private:
+    bool blocked_here_;
+    sigset_t before_;
+};
 
 namespace detail {
 using Task = void (*)(void* context, std::int64_t index);

@@ -1,5 +1,6 @@
 #include "gradus/kernels/rowwise.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "gradus/kernels/parallel.h"
@@ -165,10 +166,11 @@ void log_softmax_backward(const Tensor& g, const Tensor& y, const Tensor& gx) {
             const T *row = pg + r * n, *value = py + r * n;
             T* to = out + r * n;
             const T total = T(sum_row<T>(n, [=](Part<T> part) { return part.of(row); }));
+            const bool asked = std::any_of(row, row + n, [](T g) { return g != 0; });
             // A row of NaN that nobody asked about gives 0, so that it does not reach the parameters (the case of
             // BB-003).
             each_part<T>(0, n, [=](Part<T> part) {
-                part.put(to, total == 0 ? part.of(row) : part.of(row) - weight_exp(part.of(value)) * total);
+                part.put(to, asked ? part.of(row) - weight_exp(part.of(value)) * total : part.of(row));
             });
         });
     });

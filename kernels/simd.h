@@ -224,11 +224,6 @@ inline f32x16 tanh(const f32x16& x) {
     return t / (t + 2.0f);
 }
 
-template <class V>
-V reduce_order_max(const V& a, const V& b) {
-    return select((a > b) | (a != a), a, b);
-}  ///< NaN of either side wins
-
 }  // namespace math
 
 inline float sum_lanes(const f32x16& v) {
@@ -239,11 +234,4 @@ inline float sum_lanes(const f32x16& v) {
     return lane[0];
 }
 inline double sum_lanes(const f64x8& v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
-template <class V>
-Element<V> max_lanes(const V& v) {  ///< NaN wins
-    Element<V> best = v[0];
-    for (int i = 1; i < int(sizeof(V) / sizeof(Element<V>)); ++i) best = v[i] > best || v[i] != v[i] ? v[i] : best;
-    return best;
-}
-
 }  // namespace gradus

@@ -141,4 +141,16 @@ TEST_CASE("threads allocate and free at once, each block with one owner", "[core
 }
 
 }  // namespace
+TEST_CASE("cached small blocks do not stand in the way of a large one", "[pool]") {
+    const Device device{};
+    release_cached(device);
+    std::vector<Tensor> small;
+    const PoolStatistics before = pool_statistics(device);
+    limit_memory(before.in_use + before.cached + (std::int64_t(48) << 20), device);
+    for (int i = 0; i < 60; ++i) small.push_back(Tensor::empty({1 << 17}, DType::f32, device));  // 512 KiB each
+    small.clear();
+    CHECK_NOTHROW(Tensor::empty({std::int64_t(5) << 20}, DType::f32, device));  // 20 MiB
+    limit_memory(0, device);
+}
+
 }  // namespace gradus::tests

@@ -18,11 +18,13 @@ std::atomic<bool> stop = false;
 
 void on_interrupt(int) {
     if (stop.exchange(true)) _exit(interrupted);
-    constexpr char message[] = "\ninterrupt: saving after this step (again: quit at once)\n";
+    constexpr char message[] = "\ninterrupt: stopping as soon as the state is saved (again: quit at once)\n";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, message, sizeof message - 1);
 }
 
-bool holds_run(const fs::path& folder) { return fs::exists(folder / "log.jsonl") || has_checkpoint(folder); }
+bool holds_run(const fs::path& folder) {
+    return fs::exists(folder / "log.jsonl") || fs::exists(folder / "source.model") || has_checkpoint(folder);
+}
 
 }  // namespace
 
@@ -33,14 +35,19 @@ void stop_on_interrupt() {
 
 const std::atomic<bool>& stop_requested() { return stop; }
 
-void make_room(const std::string& program, const fs::path& out) {
+void make_room(const std::string& program, const fs::path& given) {
+    fs::path out = given.lexically_normal();
+    if (out.filename().empty()) out = out.parent_path();  // run/
     if (!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out))) return;
     check(fs::is_directory(out) && holds_run(out), program, ": ", out.string(),
           " exists and holds no run: choose another --out");
     fs::path aside;
     for (int n = 1; fs::exists(aside = text(out.string(), "-", n)); ++n) {
     }
-    fs::rename(out, aside);
+    std::error_code error;
+    fs::rename(out, aside, error);
+    check(!error, program, ": cannot move the earlier run ", out.string(), " to ", aside.string(), ": ",
+          error.message(), ": choose another --out");
     std::cerr << "kept the earlier run as " << aside.string() << "\n";
 }
 

@@ -13,9 +13,9 @@ inline constexpr int interrupted = 130;  ///< the exit status after ctrl-C
 void stop_on_interrupt();
 const std::atomic<bool>& stop_requested();
 
-/// Makes `out` free for a new run: a folder that holds a run moves aside to `out`-1, -2, ... and standard error says
-/// so. Throws gradus::Error when something else is there.
-void make_room(const std::string& program, const std::filesystem::path& out);
+/// Makes a folder free for a new run: a folder that holds a run moves aside to <folder>-1, -2, ... and standard error
+/// says so. Throws gradus::Error when something else is there.
+void make_room(const std::string& program, const std::filesystem::path& given);
 
 /// For CLI11's check: empty when `given` is a whole number from 0 to 2^64 - 1, else what is wrong. (CLI11 itself
 /// wraps.)

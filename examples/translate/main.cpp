@@ -90,6 +90,7 @@ class Translator {
     explicit Translator(const Settings& s) : settings_(s), pieces_(load_pieces(s)) {
         const Checkpoint best = load_latest(s.out / "best");
         const TransformerOptions options = model_options_at(best.values);
+        corpus_ = text_at(best.values, "run.corpus");
         check(options.source_vocabulary == pieces_.source.size() && options.target_vocabulary == pieces_.target.size(),
               "translate: the vocabularies in ", s.out.string(),
               " are not those of its model: the folder mixes two runs");
@@ -119,6 +120,7 @@ class Translator {
     }
     const Transformer& model() const { return *model_; }
     const Pieces& pieces() const { return pieces_; }
+    const std::string& corpus() const { return corpus_; }
 
   private:
     static Pieces load_pieces(const Settings& s) {
@@ -128,11 +130,15 @@ class Translator {
     }
     Settings settings_;
     Pieces pieces_;
+    std::string corpus_;
     std::unique_ptr<Transformer> model_;
 };
 
 void evaluate(const Settings& s, const Corpus& corpus) {
     const Translator translator(s);
+    check(translator.corpus() == to_string(s.corpus), "translate: the model in ", s.out.string(),
+          " was trained on the ", translator.corpus(), " corpus: measure it with --corpus ", translator.corpus(),
+          ", whose test set it has not seen");
     std::vector<SentencePair> test = corpus.test;
     if (s.test_sentences > 0 && std::size_t(s.test_sentences) < test.size()) test.resize(std::size_t(s.test_sentences));
     std::vector<std::string> sources, references;
@@ -149,12 +155,10 @@ void evaluate(const Settings& s, const Corpus& corpus) {
     if (stop_requested()) return void(std::cerr << "interrupted: the test set was not finished, so there is no BLEU\n");
     const BleuScore bleu = corpus_bleu(translations, references);
     const std::string shown = samples(test, translations, 10);
-    std::cout << "\n"
-              << shown << "\n"
-              << to_string(bleu) << "\n"
-              << bleu.signature << "\n"
-              << "nearest-neighbour retrieval, which understands nothing, reaches "
-              << (s.corpus == CorpusKind::small ? "11.9" : "9.8") << " on this test set\n";
+    std::cout << "\n" << shown << "\n" << to_string(bleu) << "\n" << bleu.signature << "\n";
+    if (test.size() == corpus.test.size())
+        std::cout << "nearest-neighbour retrieval, which understands nothing, reaches "
+                  << (s.corpus == CorpusKind::small ? "11.9" : "9.8") << " on the test set of Debian 12's packages\n";
     std::string all;
     for (const std::string& line : translations) all += line + "\n";
     write_file(s.out / "test.hypotheses.txt", all);
@@ -169,8 +173,10 @@ void evaluate(const Settings& s, const Corpus& corpus) {
                         translator.pieces().target, source, target);
         break;
     }
-    std::cout << "written: " << s.out.string()
-              << "/{samples.txt, test.hypotheses.txt, attention.svg, curve.svg, log.jsonl}\n";
+    std::cout << "in " << s.out.string() << ":";
+    for (const char* file : {"samples.txt", "test.hypotheses.txt", "attention.svg", "curve.svg", "log.jsonl"})
+        if (fs::exists(s.out / file)) std::cout << " " << file;
+    std::cout << "\n";
 }
 
 void translate_lines(const Settings& s) {
@@ -238,8 +244,13 @@ int run(int argc, char** argv) {
     Settings& s = task.settings;
     s.corpus = task.corpus == "full" ? CorpusKind::full : CorpusKind::small;
     if (s.out.empty()) s.out = fs::path("runs") / ("translate-" + task.corpus);
-    check_settings(s);
-    check_device(Device::parse(s.device));
+    try {
+        check_settings(s);
+        check_device(Device::parse(s.device));
+    } catch (const Error& error) {
+        std::cerr << error.what() << "\n";
+        return 2;
+    }
     if (!task.texts.empty()) {
         for (const std::string& line : Translator(s).translate(task.texts)) std::cout << line << "\n";
         return 0;

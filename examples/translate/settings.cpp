@@ -17,8 +17,13 @@ void check_settings(const Settings& s) {
     check(s.max_length >= 4 && s.max_length <= 255, "translate: --max-length must lie in [4, 255]: got ", s.max_length);
     check(s.tokens_a_batch() >= s.max_length, "translate: --batch-tokens ", s.batch_tokens, " is below --max-length ",
           s.max_length);
-    check(s.epochs >= 0 && s.steps >= 0 && s.minutes >= 0,
-          "translate: --epochs, --steps and --minutes must not be negative");
+    check(s.epochs >= 0 && s.steps >= 0 && s.minutes >= 0 && s.patience >= 0 && s.test_sentences >= 0 &&
+              s.batch_tokens >= 0,
+          "translate: --epochs, --steps, --minutes, --patience, --test-sentences and --batch-tokens must not be "
+          "negative");
+    check(s.layers <= 64, "translate: --layers must be at most 64: got ", s.layers);
+    check(s.vocabulary >= 300 && s.vocabulary <= 64000, "translate: --vocabulary must lie in [300, 64000]: got ",
+          s.vocabulary);
     check(s.beam >= 1 && s.beam <= 64, "translate: --beam must lie in [1, 64]: got ", s.beam);
     check(s.save_every >= 1, "translate: --save-every must be at least 1: got ", s.save_every);
 }
@@ -35,6 +40,7 @@ TransformerOptions model_options(const Settings& s, std::int64_t source_pieces, 
 void put_settings(Values& values, const Settings& s, const TransformerOptions& m) {
     values["run.example"] = std::string("translate");
     values["run.corpus"] = to_string(s.corpus);
+    values["run.vocabulary"] = s.vocabulary;
     values["run.seed"] = std::int64_t(s.seed);
     values["run.lr"] = s.lr, values["run.warm_up"] = s.warm_up, values["run.clip"] = s.clip;
     values["run.label_smoothing"] = s.label_smoothing;

@@ -47,6 +47,21 @@ std::vector<EncodedPair> encode(const std::vector<SentencePair>& pairs, const To
     return encoded;
 }
 
+namespace {
+
+/// FNV-1a over all training pairs: tells one corpus from another.
+std::int64_t checksum(const std::vector<SentencePair>& pairs) {
+    std::uint64_t sum = 0xcbf29ce484222325u;
+    const auto add = [&](const std::string& text) {
+        for (const char c : text) sum = (sum ^ std::uint8_t(c)) * 0x100000001b3u;
+        sum = (sum ^ 0xffu) * 0x100000001b3u;
+    };
+    for (const SentencePair& pair : pairs) add(pair.source), add(pair.target);
+    return std::int64_t(sum);
+}
+
+}  // namespace
+
 double evaluate_loss(const Transformer& model, const Batches& batches) {
     const NoGrad scope;
     double sum = 0, count = 0;
@@ -62,31 +77,30 @@ class TrainLog {
   public:
     explicit TrainLog(const std::filesystem::path& path, bool fresh) : lines_(path, fresh), progress_("training") {}
     void count(const Trainer::StepResult& result, double seconds, bool timed) {
-        loss_ += result.loss * double(result.target_tokens), tokens_ += result.target_tokens, norm_ = result.norm;
+        norm_ = result.norm, lr_ = result.lr;
         if (!timed) return;  // the first step also warms the memory
         seconds_ += seconds, source_ += result.source_tokens, target_ += result.target_tokens;
     }
-    double mean_loss() const { return tokens_ ? loss_ / double(tokens_) : NAN; }
     double source_rate() const { return seconds_ > 0 ? double(source_) / seconds_ : 0; }
     double target_rate() const { return seconds_ > 0 ? double(target_) / seconds_ : 0; }
     double seconds() const { return seconds_; }
-    void restart_loss() { loss_ = 0, tokens_ = 0; }
-    std::string text(std::int64_t epoch, double lr) const {
+    std::string text(std::int64_t epoch, double loss) const {
         char line[160];
         std::snprintf(line, sizeof line, "epoch %lld  loss %.3f  ppl %.1f  lr %.2e  |g| %.2f  src %s/s  tgt %s/s",
-                      static_cast<long long>(epoch + 1), mean_loss(), std::exp(std::min(mean_loss(), 20.0)), lr, norm_,
+                      static_cast<long long>(epoch + 1), loss, std::exp(std::min(loss, 20.0)), lr_, norm_,
                       format_count(source_rate()).c_str(), format_count(target_rate()).c_str());
         return line;
     }
     JsonLines& lines() { return lines_; }
     Progress& progress() { return progress_; }
     double norm() const { return norm_; }
+    double lr() const { return lr_; }
 
   private:
     JsonLines lines_;
     Progress progress_;
-    double loss_ = 0, seconds_ = 0, norm_ = 0;
-    std::int64_t tokens_ = 0, source_ = 0, target_ = 0;
+    double seconds_ = 0, norm_ = 0, lr_ = 0;
+    std::int64_t source_ = 0, target_ = 0;
 };
 
 Trainer::Trainer(const Settings& settings, const Corpus& corpus, const Tokenizer& source, const Tokenizer& target)
@@ -103,6 +117,7 @@ Trainer::Trainer(const Settings& settings, const Corpus& corpus, const Tokenizer
     }
     model_ = std::make_unique<Transformer>(model_options(settings, source.size(), target.size()), rng_);
     model_->to(Device::parse(settings.device));
+    data_ = checksum(corpus.train);
     AdamOptions adam;
     adam.lr = settings.lr;
     optimizer_ = std::make_unique<Adam>(model_->named_parameters(), adam);
@@ -123,9 +138,10 @@ Trainer::StepResult Trainer::step(const Batch& batch) {
     check(std::isfinite(norm), "translate: the gradient of step ", step_ + 1,
           " is not finite: lower --lr, or run with GRADUS_ANOMALY=1 to see where it begins");
     optimizer_->step({.gradient_scale = clip_factor(norm, settings_.clip)});
+    const double lr = optimizer_->lr();
     schedule_->advance();
     ++step_;
-    return {loss.sum.item() / count, norm, real_tokens(batch.source), std::int64_t(count)};
+    return {loss.sum.item() / count, norm, lr, real_tokens(batch.source), std::int64_t(count)};
 }
 
 Checkpoint Trainer::snapshot() const {
@@ -136,6 +152,8 @@ Checkpoint Trainer::snapshot() const {
     schedule_->save(checkpoint.values);
     checkpoint.values["step"] = step_, checkpoint.values["epoch"] = epoch_,
     checkpoint.values["next_batch"] = next_batch_;
+    checkpoint.values["window_loss"] = window_loss_, checkpoint.values["window_pieces"] = window_pieces_;
+    checkpoint.values["run.data"] = data_;
     checkpoint.values["best_loss"] = best_loss_;
     checkpoint.values["epochs_without_gain"] = std::int64_t(epochs_without_gain_);
     checkpoint.values["history"] = history_.text();
@@ -156,6 +174,10 @@ void Trainer::resume() {
     schedule_->load(checkpoint.values);
     step_ = integer_at(checkpoint.values, "step"), epoch_ = integer_at(checkpoint.values, "epoch");
     next_batch_ = integer_at(checkpoint.values, "next_batch");
+    check(integer_at(checkpoint.values, "run.data") == data_,
+          "translate: --resume: the corpus is not the one that the run began with: its packages have changed since");
+    window_loss_ = number_at(checkpoint.values, "window_loss");
+    window_pieces_ = integer_at(checkpoint.values, "window_pieces");
     best_loss_ = number_at(checkpoint.values, "best_loss");
     epochs_without_gain_ = int(integer_at(checkpoint.values, "epochs_without_gain"));
     history_ = History::parse(text_at(checkpoint.values, "history"));
@@ -209,7 +231,9 @@ TrainReport Trainer::run(const std::atomic<bool>& stop) {
         if (settings_.minutes > 0 && now() - start >= settings_.minutes * 60) return "minutes";
         return nullptr;
     };
-    report.stopped_by = epoch_ >= settings_.epoch_limit() ? "epochs" : "";
+    report.stopped_by = epoch_ >= settings_.epoch_limit()                    ? "epochs"
+                        : epochs_without_gain_ >= settings_.patience_limit() ? "validation loss"
+                                                                             : "";
     while (report.stopped_by.empty()) {
         const auto plan = train_.epoch(settings_.seed, std::uint64_t(epoch_));
         check(!plan.empty(), "translate: no training pair is within --max-length ", settings_.max_length);
@@ -225,19 +249,21 @@ TrainReport Trainer::run(const std::atomic<bool>& stop) {
             log.count(result, now() - before, !first);
             first = false;
             ++next_batch_;
-            log.progress().update(step_, total, log.text(epoch_, optimizer_->lr()));
+            window_loss_ += result.loss * double(result.target_tokens), window_pieces_ += result.target_tokens;
+            const double mean_loss = window_loss_ / double(window_pieces_);
+            log.progress().update(step_, total, log.text(epoch_, mean_loss));
             if (step_ % 50 == 0) {
-                history_.step.push_back(double(step_)), history_.loss.push_back(log.mean_loss());
+                history_.step.push_back(double(step_)), history_.loss.push_back(mean_loss);
                 log.lines().write(JsonObject()
                                       .add("event", "step")
                                       .add("step", step_)
                                       .add("epoch", epoch_)
-                                      .add("loss", log.mean_loss())
-                                      .add("lr", optimizer_->lr())
+                                      .add("loss", mean_loss)
+                                      .add("lr", log.lr())
                                       .add("gradient_norm", log.norm())
                                       .add("source_tokens_per_second", log.source_rate())
                                       .add("target_tokens_per_second", log.target_rate()));
-                log.restart_loss();
+                window_loss_ = 0, window_pieces_ = 0;
             }
             if (step_ % settings_.save_every == 0) save();
         }
@@ -249,7 +275,7 @@ TrainReport Trainer::run(const std::atomic<bool>& stop) {
     }
     log.progress().finish();
     // A run that was cut short before its first validation still leaves a model to translate with.
-    if (!has_checkpoint(best_folder())) {
+    if (best_loss_ >= 1e30) {
         Checkpoint best = snapshot();
         best.optimizer.clear();
         save_checkpoint(best_folder(), best, 1);

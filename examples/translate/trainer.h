@@ -26,7 +26,7 @@ double evaluate_loss(const Transformer& model, const Batches& batches);
 struct TrainReport {
     bool interrupted = false;
     std::string stopped_by;  ///< "epochs", "steps", "minutes", "validation loss", "interrupt"
-    double seconds = 0;      ///< in training steps, this session
+    double seconds = 0;      ///< of this session, validation included
     double source_tokens_per_second = 0, target_tokens_per_second = 0;
     double best_loss = 0;
     std::int64_t steps = 0, epochs = 0;
@@ -40,9 +40,9 @@ class Trainer {
     /// Runs until a bound is reached or `stop` is set; the checkpoint is saved in every case.
     TrainReport run(const std::atomic<bool>& stop);
 
-    /// One update; returns (loss a target piece, gradient norm before clipping).
+    /// One update; returns the loss a target piece, the gradient's norm before clipping, and the rate it was made with.
     struct StepResult {
-        double loss, norm;
+        double loss, norm, lr;
         std::int64_t source_tokens, target_tokens;
     };
     StepResult step(const Batch& batch);
@@ -70,6 +70,9 @@ class Trainer {
     std::unique_ptr<Schedule> schedule_;
     History history_;
     std::int64_t step_ = 0, epoch_ = 0, next_batch_ = 0;
+    double window_loss_ = 0;  ///< summed over the pieces since the last point of the curve
+    std::int64_t window_pieces_ = 0;
+    std::int64_t data_ = 0;  ///< a checksum of the training pairs
     double best_loss_ = 1e30;
     int epochs_without_gain_ = 0;
 };

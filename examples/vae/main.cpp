@@ -90,7 +90,6 @@ std::unique_ptr<Task> prepare(int argc, char** argv) {
 }
 
 int fail_with(int status, const std::exception& error) {
-    if (stop_requested()) return interrupted;
     std::cerr << error.what() << "\n";
     return status;
 }
