@@ -169,6 +169,7 @@ TEST_CASE("create_graph lets the leaf's gradient carry a past", "[autograd]") {
     backward(x * x * x, {}, {.create_graph = true});
     CHECK(x.grad().requires_grad());
     CHECK(gradients(x.grad(), {x})[0].item() == 18);
+    zero_grad(x);  // the gradient's graph holds the leaf, and the leaf its gradient
 }
 
 TEST_CASE("assign_grad takes what fits its leaf", "[autograd]") {

@@ -47,11 +47,13 @@ TEST_CASE("gradients of leaves share nothing, also after create_graph", "[autogr
     CHECK(grad_of(b) == std::vector<double>{5, 6});
     CHECK(grad_of(a) == std::vector<double>{6, 7});
     CHECK(w.to_vector<double>() == std::vector<double>{5, 6});
+    for (const Tensor& x : {a, b, w}) zero_grad(x);  // their graphs hold the leaves
 
     const Tensor x = leaf({0, 0, 0}), k = leaf({5});
     backward(sum(sum(x) * k), {}, {.create_graph = true});
     backward(sum(x * Tensor::from<double>({1, 2, 3}, Device{})));
     CHECK(grad_of(x) == std::vector<double>{6, 7, 8});
+    for (const Tensor& leaf : {x, k}) zero_grad(leaf);
 
     const Tensor shared = Tensor::from<double>({1, 1}, Device{}), p = leaf({0, 0}), q = leaf({0, 0});
     assign_grad(p, shared);
