@@ -17,7 +17,7 @@ struct VaeSettings {
     std::int64_t hidden = 400, latent = 20;
     double lr = 1e-3;
     std::int64_t batch = 128;
-    std::int64_t epochs = 20;
+    std::int64_t epochs = 12;
     std::int64_t steps = 0;  ///< 0: no bound
     bool resume = false;
 };
