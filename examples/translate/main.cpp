@@ -39,7 +39,7 @@ void add_options(CLI::App& app, Task& task) {
     app.add_flag("--interactive", task.interactive, "translate line by line from standard input; no training");
     app.add_flag("--evaluate", task.evaluate, "measure the trained model on the test set; no training");
     app.add_flag("--resume", s.resume, "continue the run in --out, bit for bit");
-    app.add_option("--epochs", s.epochs, "passes over the corpus [5 for small, at most 60 for full]");
+    app.add_option("--epochs", s.epochs, "passes over the corpus [6 for small, at most 60 for full]");
     app.add_option("--steps", s.steps, "stop after this many steps in all [no bound]");
     app.add_option("--minutes", s.minutes, "stop after this much time [no bound]");
     app.add_option("--patience", s.patience, "stop after this many epochs without a better validation loss [full: 3]");

@@ -28,7 +28,7 @@ struct Settings {
     std::int64_t batch_tokens = 0;  ///< 0: 1024 for the small corpus, 2048 for the full one
     std::int64_t max_length = 80;   ///< in pieces; longer pairs are not trained on
 
-    std::int64_t epochs = 0;  ///< 0: 5 for the small corpus, 60 for the full one
+    std::int64_t epochs = 0;  ///< 0: 6 for the small corpus, 60 for the full one
     std::int64_t steps = 0;   ///< 0: no bound
     double minutes = 0;       ///< of training; 0: no bound
     int patience =
@@ -38,7 +38,7 @@ struct Settings {
     std::int64_t test_sentences = 0;  ///< 0: the whole test set
     bool resume = false;
 
-    std::int64_t epoch_limit() const { return epochs > 0 ? epochs : corpus == CorpusKind::small ? 5 : 60; }
+    std::int64_t epoch_limit() const { return epochs > 0 ? epochs : corpus == CorpusKind::small ? 6 : 60; }
     std::int64_t tokens_a_batch() const {
         return batch_tokens > 0 ? batch_tokens : corpus == CorpusKind::small ? 1024 : 2048;
     }
