@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gradus/autograd/rules.h"
+#include "gradus/core/transfer.h"
 #include "gradus/kernels/memory.h"
 
 namespace gradus {
@@ -205,7 +206,7 @@ Tensor clone(const Tensor& x) {
 Tensor to(const Tensor& x, Device device) {
     if (x.device() == device) return x;
     const Tensor y = Tensor::empty(x.shape(), x.dtype(), device);
-    kernels::copy(x, y);
+    transfer(x.is_contiguous() ? x : copied(x), y);
     return record("to", y, wrt(x, [from = x.device()](const Tensor& g) { return to(g, from); }));
 }
 
@@ -308,8 +309,9 @@ void copy_(const Tensor& destination, const Tensor& source) {
           " is an expanded view: several indices share one element");
     check(broadcast("copy_", destination.shape(), source.shape()) == destination.shape(), "copy_: the source ",
           source.shape(), " does not fit into ", destination.shape());
+    const NoGrad scope;
     const bool same_storage = &destination.storage() == &source.storage();
-    kernels::copy(same_storage ? copied(source) : source, destination);
+    kernels::copy(same_storage ? copied(source) : to(source, destination.device()), destination);
     destination.storage().bump_version();
 }
 

@@ -7,6 +7,9 @@
 #include <fstream>
 
 #include "gradus/core/error.h"
+#ifdef GRADUS_HAS_CUDA
+#include "gradus/core/cuda.h"
+#endif
 
 namespace gradus {
 namespace {
@@ -61,13 +64,27 @@ std::string to_string(const Device& device) {
 
 int device_count(Device::Kind kind) {
     static const int cpus = cpu_devices();
-    return kind == Device::cpu ? cpus : 0;
+    if (kind == Device::cpu) return cpus;
+#ifdef GRADUS_HAS_CUDA
+    return cuda_device_count();
+#else
+    return 0;
+#endif
 }
 
 void check_device(const Device& device) {
     if (device.index >= 0 && device.index < device_count(device.kind)) return;
-    if (device.kind == Device::cuda)
-        fail("device: ", device, " is not available: this build of Gradus has no CUDA: use \"cpu\"");
+    if (device.kind == Device::cuda) {
+#ifdef GRADUS_HAS_CUDA
+        const int count = cuda_device_count();
+        if (count > 0)
+            fail("device: ", device, " does not exist: there are ", count, " cards, cuda:0 to cuda:", count - 1);
+        fail("device: ", device, " is not available: ", cuda_absence(), ", or use \"cpu\"");
+#else
+        fail("device: ", device, " is not available: this build of Gradus has no CUDA: configure it with ",
+             "-DGRADUS_CUDA=real, or use \"cpu\"");
+#endif
+    }
     fail("device: ", device, " does not exist: there are ", device_count(Device::cpu),
          " CPU devices: set GRADUS_CPU_DEVICES to have more");
 }
@@ -77,6 +94,9 @@ std::vector<DeviceInfo> devices() {
     std::vector<DeviceInfo> all;
     for (int i = 0; i < device_count(Device::cpu); ++i)
         all.push_back({Device{Device::cpu, i}, cpu_name(), "cpu-" + std::to_string(i), memory});
+#ifdef GRADUS_HAS_CUDA
+    append_cuda_devices(all);
+#endif
     return all;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "gradus/core/annotations.h"
 #include "gradus/core/error.h"
 
 namespace gradus {
@@ -16,19 +17,19 @@ enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, i32, u8, boolean };
 struct bfloat16 {
     std::uint16_t bits = 0;
     bfloat16() = default;
-    bfloat16(float x) {
+    GRADUS_FN bfloat16(float x) {
         const auto u = std::bit_cast<std::uint32_t>(x);
         const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
         bits = std::uint16_t(nan ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
     }
-    operator float() const { return std::bit_cast<float>(std::uint32_t(bits) << 16); }
+    GRADUS_FN operator float() const { return std::bit_cast<float>(std::uint32_t(bits) << 16); }
 };
 
 /// IEEE binary16, rounded to nearest even, subnormals kept.
 struct float16 {
     std::uint16_t bits = 0;
     float16() = default;
-    float16(float x) {
+    GRADUS_FN float16(float x) {
         const auto u = std::bit_cast<std::uint32_t>(x);
         const std::uint32_t sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
         std::uint32_t half;
@@ -43,7 +44,7 @@ struct float16 {
         }
         bits = std::uint16_t(sign | half);
     }
-    operator float() const {
+    GRADUS_FN operator float() const {
         const std::uint32_t sign = std::uint32_t(bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
         if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
         const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;  // exact, also for subnormals
@@ -51,7 +52,7 @@ struct float16 {
     }
 };
 
-constexpr int size_of(DType type) {
+GRADUS_FN constexpr int size_of(DType type) {
     switch (type) {
         case DType::f64:
         case DType::i64:
@@ -68,8 +69,10 @@ constexpr int size_of(DType type) {
     }
     return 0;
 }
-constexpr bool is_floating(DType type) { return type <= DType::f16; }
-constexpr bool is_integer(DType type) { return type == DType::i64 || type == DType::i32 || type == DType::u8; }
+GRADUS_FN constexpr bool is_floating(DType type) { return type <= DType::f16; }
+GRADUS_FN constexpr bool is_integer(DType type) {
+    return type == DType::i64 || type == DType::i32 || type == DType::u8;
+}
 
 template <class T>
 struct DTypeOf;  // no other type can be an element

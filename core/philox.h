@@ -6,12 +6,14 @@
 #include <cmath>
 #include <cstdint>
 
+#include "gradus/core/annotations.h"
+
 namespace gradus {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
 /// Four random words of 32 bits from a counter and a key.
-inline PhiloxBlock philox(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
+GRADUS_FN inline PhiloxBlock philox(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
     for (int round = 0; round < 10; ++round) {
         const std::uint64_t a = std::uint64_t(0xD2511F53u) * counter[0], b = std::uint64_t(0xCD9E8D57u) * counter[2];
         counter = {std::uint32_t(b >> 32) ^ counter[1] ^ key[0], std::uint32_t(b),
@@ -31,15 +33,15 @@ struct Draw {
     std::int64_t samples =
         0;  ///< local samples: the elements are cut into as many equal parts; 0: one sample holds all
 
-    PhiloxBlock block(std::uint64_t index, std::uint32_t sample) const {
+    GRADUS_FN PhiloxBlock block(std::uint64_t index, std::uint32_t sample) const {
         return philox({std::uint32_t(index), sample, number, step ^ std::uint32_t(index >> 32) * 0x85EBCA6Bu},
                       {std::uint32_t(seed), std::uint32_t(seed >> 32)});
     }
 };
 
 /// A word as a number in (0, 1): never 0, never 1, also in f32.
-inline float to_unit(std::uint32_t word) { return (float(word >> 9) + 0.5f) * 0x1p-23f; }
-inline double to_unit_f64(std::uint32_t high, std::uint32_t low) {
+GRADUS_FN inline float to_unit(std::uint32_t word) { return (float(word >> 9) + 0.5f) * 0x1p-23f; }
+GRADUS_FN inline double to_unit_f64(std::uint32_t high, std::uint32_t low) {
     return (double((std::uint64_t(high) << 32 | low) >> 12) + 0.5) * 0x1p-52;
 }
 

@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <array>
 #include <bit>
 #include <charconv>
 #include <cstdlib>
@@ -14,14 +13,9 @@
 namespace gradus {
 namespace {
 
-constexpr std::size_t huge_page = std::size_t(2) << 20, own_mapping = std::size_t(1) << 20;
+constexpr std::size_t huge_page = Pool::slab_size;
 
 std::size_t round_up(std::size_t n, std::size_t step) { return (n + step - 1) / step * step; }
-
-int class_index(std::size_t size) {
-    const int log = std::bit_width(size) - 1;
-    return log * 8 + int((size >> (log - 3)) & 7);
-}
 
 /// The first bytes of a slab, which is aligned to its size: any block finds its own.
 struct alignas(64) SlabHeader {
@@ -31,9 +25,16 @@ SlabHeader& slab_of(void* block) {
     return *reinterpret_cast<SlabHeader*>(reinterpret_cast<std::size_t>(block) / huge_page * huge_page);
 }
 
-std::size_t size_of_class(int index) { return (std::size_t(8 + index % 8) << (index / 8)) >> 3; }
+}  // namespace
 
-std::int64_t limit_from_environment() {
+int Pool::class_index(std::size_t size) {
+    const int log = std::bit_width(size) - 1;
+    return log * 8 + int((size >> (log - 3)) & 7);
+}
+
+std::size_t Pool::size_of_class(int index) { return (std::size_t(8 + index % 8) << (index / 8)) >> 3; }
+
+std::int64_t Pool::limit_from_environment() {
     const char* text = std::getenv("GRADUS_MEMORY_LIMIT");
     if (!text) return 0;
     const std::string_view view(text);
@@ -44,20 +45,7 @@ std::int64_t limit_from_environment() {
     return bytes;
 }
 
-}  // namespace
-
-Pool::Pool(Device device) : device_(device), limit_(limit_from_environment()) {}
-
-Pool& Pool::of(Device device) {
-    // Never destroyed: static tensors may outlive everything else.
-    static std::array<std::atomic<Pool*>, 64> pools{};
-    static std::mutex making;
-    std::atomic<Pool*>& slot = pools.at(std::size_t(device.index));
-    if (Pool* pool = slot.load(std::memory_order_acquire)) return *pool;
-    const std::lock_guard lock(making);
-    if (!slot.load(std::memory_order_relaxed)) slot.store(new Pool(device), std::memory_order_release);
-    return *slot.load(std::memory_order_relaxed);
-}
+CpuPool::CpuPool(Device device) : device_(device), limit_(limit_from_environment()) {}
 
 std::size_t Pool::class_size(std::size_t bytes) {
     std::size_t size = bytes < 64 ? 64 : bytes;
@@ -66,9 +54,9 @@ std::size_t Pool::class_size(std::size_t bytes) {
     return size >= huge_page ? round_up(size, huge_page) : size;
 }
 
-bool Pool::has_room(std::size_t size) const { return limit_ == 0 || mapped_ + std::int64_t(size) <= limit_; }
+bool CpuPool::has_room(std::size_t size) const { return limit_ == 0 || mapped_ + std::int64_t(size) <= limit_; }
 
-void* Pool::map(std::size_t size) {
+void* CpuPool::map(std::size_t size) {
     if (!has_room(size)) return nullptr;
     const bool huge = size >= huge_page;
     const std::size_t extra = huge ? huge_page : 0;
@@ -85,7 +73,7 @@ void* Pool::map(std::size_t size) {
     return aligned;
 }
 
-void* Pool::cut(std::size_t size) {
+void* CpuPool::cut(std::size_t size) {
     if (slab_left_ < size) {
         char* slab = static_cast<char*>(map(huge_page));
         if (!slab) return nullptr;
@@ -99,7 +87,7 @@ void* Pool::cut(std::size_t size) {
     return block;
 }
 
-void* Pool::take(std::size_t size) {
+void* CpuPool::take(std::size_t size) {
     std::vector<void*>& list = cached_[class_index(size)];
     if (!list.empty()) {
         void* block = list.back();
@@ -111,7 +99,7 @@ void* Pool::take(std::size_t size) {
     return size < own_mapping ? cut(size) : map(size);
 }
 
-void Pool::unmap_cached() {
+void CpuPool::unmap_cached() {
     for (int c = 0; c < classes; ++c) {
         const std::size_t size = size_of_class(c);
         if (size < own_mapping) {
@@ -134,7 +122,7 @@ void Pool::unmap_cached() {
     });
 }
 
-void* Pool::allocate(std::size_t bytes) {
+void* CpuPool::allocate(std::size_t bytes, void*) {
     check(bytes <= std::size_t(1) << 60, "out of memory on ", device_, ": requested ", bytes, " bytes");
     const std::size_t size = class_size(bytes);
     const std::lock_guard lock(mutex_);
@@ -156,7 +144,7 @@ void* Pool::allocate(std::size_t bytes) {
     return block;
 }
 
-void Pool::free(void* block, std::size_t bytes) {
+void CpuPool::free(void* block, std::size_t bytes, void*, std::span<void* const>) {
     const std::size_t size = class_size(bytes);
     const std::lock_guard lock(mutex_);
     cached_[class_index(size)].push_back(block);
@@ -165,38 +153,28 @@ void Pool::free(void* block, std::size_t bytes) {
     statistics_.in_use -= std::int64_t(size);
 }
 
-void Pool::release_cached() {
+void CpuPool::release_cached() {
     const std::lock_guard lock(mutex_);
     unmap_cached();
 }
 
-void Pool::limit(std::int64_t bytes) {
+void CpuPool::limit(std::int64_t bytes) {
     check(bytes >= 0, "limit_memory: expected 0 or a number of bytes: got ", bytes);
     const std::lock_guard lock(mutex_);
     limit_ = bytes;
 }
 
-std::int64_t Pool::largest_cached() const {
+std::int64_t CpuPool::largest_cached() const {
     for (int c = classes - 1; c >= 0; --c)
         if (!cached_[c].empty()) return std::int64_t(size_of_class(c));
     return 0;
 }
 
-PoolStatistics Pool::statistics() const {
+PoolStatistics CpuPool::statistics() const {
     const std::lock_guard lock(mutex_);
     PoolStatistics now = statistics_;
     now.largest_cached = largest_cached();
     return now;
 }
-
-PoolStatistics pool_statistics(Device device) { return check_device(device), Pool::of(device).statistics(); }
-void release_cached(Device device) { return check_device(device), Pool::of(device).release_cached(); }
-void limit_memory(std::int64_t bytes, Device device) { return check_device(device), Pool::of(device).limit(bytes); }
-
-Ref<Storage> Storage::allocate(std::size_t bytes, Device device) {
-    return Ref<Storage>(new Storage(Pool::of(device).allocate(bytes), bytes, device));
-}
-
-Storage::~Storage() { Pool::of(device_).free(data_, bytes_); }
 
 }  // namespace gradus

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <limits>
 
+#include "gradus/core/transfer.h"
+
 namespace gradus {
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
@@ -12,6 +14,15 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
     x.body_->layout = Layout(shape);
     x.body_->dtype = dtype;
     x.body_->storage = Storage::allocate(std::size_t(shape.product()) * std::size_t(size_of(dtype)), device);
+    return x;
+}
+
+Tensor Tensor::empty_pinned(const Shape& shape, DType dtype) {
+    check_shape("empty_pinned", shape);
+    Tensor x(new Body);
+    x.body_->layout = Layout(shape);
+    x.body_->dtype = dtype;
+    x.body_->storage = Storage::allocate_pinned(std::size_t(shape.product()) * std::size_t(size_of(dtype)));
     return x;
 }
 
@@ -98,18 +109,15 @@ std::int64_t Tensor::item_integer() const {
 
 namespace {
 
-/// Walks a layout's elements in logical order: move(dense index, pointer to the element).
+/// Walks a layout's elements in logical order: move(dense index, offset in elements from the first one).
 template <class Move>
-void walk(const Tensor& x, Move&& move) {
-    const Layout& layout = x.layout();
-    const int size = size_of(x.dtype());
-    char* base = static_cast<char*>(x.address());
+void walk(const Layout& layout, Move&& move) {
     const std::int64_t n = layout.numel();
     if (n == 0) return;
     std::int64_t index[max_rank] = {};
     std::int64_t at = 0;
     for (std::int64_t i = 0; i < n; ++i) {
-        move(i, base + at * size);
+        move(i, at);
         for (int axis = layout.rank() - 1; axis >= 0; --axis) {
             at += layout.strides[axis];
             if (++index[axis] < layout.shape[axis]) break;
@@ -119,18 +127,45 @@ void walk(const Tensor& x, Move&& move) {
     }
 }
 
+/// The elements between a view's first and last one, in the order of memory, on the host.
+class Span {
+  public:
+    explicit Span(const Tensor& x) : x_(x), size_(std::size_t(size_of(x.dtype()))) {
+        std::int64_t last = 0;
+        for (int axis = 0; axis < x.rank(); ++axis) {
+            const std::int64_t reach = x.strides()[axis] * (x.size(axis) - 1);
+            (reach < 0 ? first_ : last) += reach;
+        }
+        bytes_.resize(std::size_t(last - first_ + 1) * size_);
+        read_bytes(x, start(), bytes_.data(), bytes_.size());
+    }
+    char* at(std::int64_t offset) { return bytes_.data() + std::size_t(offset - first_) * size_; }
+    void write_back() { write_bytes(x_, start(), bytes_.data(), bytes_.size()); }
+
+  private:
+    char* start() const { return static_cast<char*>(x_.address()) + first_ * std::int64_t(size_); }
+    const Tensor& x_;
+    std::size_t size_;
+    std::int64_t first_ = 0;  // from the view's first element
+    std::vector<char> bytes_;
+};
+
 }  // namespace
 
 void copy_to_host(const Tensor& x, void* destination) {
     const std::size_t size = std::size_t(size_of(x.dtype()));
     if (x.numel() == 0) return;
-    if (x.is_contiguous()) {
-        std::memcpy(destination, x.address(), std::size_t(x.numel()) * size);
-        return;
+    if (x.is_contiguous()) return read_bytes(x, x.address(), destination, std::size_t(x.numel()) * size);
+    char* to = static_cast<char*>(destination);
+    if (x.device().kind == Device::cpu) {
+        const char* base = static_cast<const char*>(x.address());
+        return walk(x.layout(), [&](std::int64_t i, std::int64_t offset) {
+            std::memcpy(to + std::size_t(i) * size, base + offset * std::int64_t(size), size);
+        });
     }
-    walk(x, [&](std::int64_t i, char* element) {
-        std::memcpy(static_cast<char*>(destination) + std::size_t(i) * size, element, size);
-    });
+    Span span(x);
+    walk(x.layout(),
+         [&](std::int64_t i, std::int64_t offset) { std::memcpy(to + std::size_t(i) * size, span.at(offset), size); });
 }
 
 void copy_from_host(const Tensor& x, const void* source) {
@@ -139,13 +174,19 @@ void copy_from_host(const Tensor& x, const void* source) {
     check(!x.layout().overlaps(), "copy: the destination ", x.shape(),
           " is an expanded view: several indices share one element");
     x.storage().bump_version();
-    if (x.is_contiguous()) {
-        std::memcpy(x.address(), source, std::size_t(x.numel()) * size);
-        return;
+    if (x.is_contiguous()) return write_bytes(x, x.address(), source, std::size_t(x.numel()) * size);
+    const char* from = static_cast<const char*>(source);
+    if (x.device().kind == Device::cpu) {
+        char* base = static_cast<char*>(x.address());
+        return walk(x.layout(), [&](std::int64_t i, std::int64_t offset) {
+            std::memcpy(base + offset * std::int64_t(size), from + std::size_t(i) * size, size);
+        });
     }
-    walk(x, [&](std::int64_t i, char* element) {
-        std::memcpy(element, static_cast<const char*>(source) + std::size_t(i) * size, size);
+    Span span(x);
+    walk(x.layout(), [&](std::int64_t i, std::int64_t offset) {
+        std::memcpy(span.at(offset), from + std::size_t(i) * size, size);
     });
+    span.write_back();
 }
 
 }  // namespace gradus

@@ -38,6 +38,8 @@ class Tensor {
 
     /// Uninitialised elements. The device is always said.
     static Tensor empty(const Shape& shape, DType dtype, Device device);
+    /// On the CPU, in page-locked memory: copies between it and a card run while the host goes on (see `to`).
+    static Tensor empty_pinned(const Shape& shape, DType dtype);
     static Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype(), x.device()); }
     /// Elements copied from the host, row-major; without a shape a vector.
     template <class T>
@@ -66,6 +68,7 @@ class Tensor {
     Device device() const { return body().storage->device(); }
     const Layout& layout() const { return body().layout; }
     const Strides& strides() const { return body().layout.strides; }
+    bool is_pinned() const { return storage().pinned(); }
     bool is_contiguous() const { return body().layout.contiguous(); }
     Storage& storage() const { return *body().storage; }
     std::uint32_t version() const { return storage().version(); }

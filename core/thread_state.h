@@ -24,11 +24,14 @@ struct RandomScope {
     std::int64_t samples = 0;       ///< how many samples the local batch holds
 };
 
+inline constexpr int max_cards = 16;
+
 struct ThreadState {
     bool grad_mode = true;
     bool anomaly = false;  ///< look for NaN and Inf after every op
     RandomScope random_scope;
     const Frame* frame = nullptr;
+    std::array<void*, max_cards> streams{};  ///< the current cudaStream_t of each card; null: the card's own
 };
 
 /// This thread's state; a helper thread is given a copy of its caller's, whole.

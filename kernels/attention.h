@@ -21,6 +21,11 @@ struct Attention {
     double scale = 1;
     double dropout = 0;
     Draw draw;  ///< of the dropout; its samples divide B
+
+    template <class F>
+    void each_tensor(F&& f) const {
+        f(q), f(k), f(v), f(mask), f(additive);
+    }
 };
 
 namespace cpu {
@@ -28,16 +33,20 @@ void attention(const Attention& a, const Tensor& y, const Tensor& lse);
 void attention_backward(const Attention& a, const Tensor& y, const Tensor& lse, const Tensor& g, const Tensor& gq,
                         const Tensor& gk, const Tensor& gv);
 }  // namespace cpu
+namespace cuda {
+decltype(cpu::attention) attention;
+decltype(cpu::attention_backward) attention_backward;
+}  // namespace cuda
 
 /// y (B, H, T, E), the last axis dense, and lse (B, H, T) row-major: log Σ e^score of each query, +inf where it sees
 /// nothing.
 inline void attention(const Attention& a, const Tensor& y, const Tensor& lse) {
-    dispatch("scaled_dot_product_attention", a.q.device(), cpu::attention, a, y, lse);
+    GRADUS_DISPATCH("scaled_dot_product_attention", a.q.device(), attention, a, y, lse);
 }
 /// The gradients of q, k, v from g = dL/dy; all with a dense last axis.
 inline void attention_backward(const Attention& a, const Tensor& y, const Tensor& lse, const Tensor& g,
                                const Tensor& gq, const Tensor& gk, const Tensor& gv) {
-    dispatch("scaled_dot_product_attention", a.q.device(), cpu::attention_backward, a, y, lse, g, gq, gk, gv);
+    GRADUS_DISPATCH("scaled_dot_product_attention", a.q.device(), attention_backward, a, y, lse, g, gq, gk, gv);
 }
 
 }  // namespace gradus::kernels

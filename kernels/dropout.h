@@ -19,11 +19,14 @@ inline double dropout_scale(double p) {
 namespace cpu {
 void dropout(const Tensor& x, double p, const Draw& draw, const Tensor& y);
 }
+namespace cuda {
+decltype(cpu::dropout) dropout;
+}  // namespace cuda
 
 /// y = x / (1 - p) where element e of a sample is kept (lane e % 8 of block e / 8 is at least p · 65536), else exactly
 /// 0. x and y are row-major, floating, of one dtype. The elements are cut into draw.samples equal parts.
 inline void dropout(const Tensor& x, double p, const Draw& draw, const Tensor& y) {
-    dispatch("dropout", x.device(), cpu::dropout, x, p, draw, y);
+    GRADUS_DISPATCH("dropout", x.device(), dropout, x, p, draw, y);
 }
 
 }  // namespace gradus::kernels

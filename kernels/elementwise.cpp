@@ -8,20 +8,6 @@
 
 namespace gradus::kernels::cpu {
 
-Walk::Walk(const Layout& layout) : rank(0) {
-    for (int i = 0; i < layout.rank(); ++i) {
-        const std::int64_t size = layout.shape[i], stride = layout.strides[i];
-        if (size == 1) continue;
-        if (rank > 0 && strides[rank - 1] == stride * size) {
-            shape[rank - 1] *= size, strides[rank - 1] = stride;
-        } else {
-            shape[rank] = size, strides[rank] = stride, ++rank;
-        }
-    }
-    if (rank == 0) shape[0] = 1, strides[0] = 1, rank = 1;
-    plain = rank == 1 && strides[0] == 1;
-}
-
 namespace {
 
 template <class E>

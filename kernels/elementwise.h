@@ -10,6 +10,7 @@
 #include <span>
 
 #include "gradus/kernels/pointwise.h"
+#include "gradus/kernels/walk.h"
 
 namespace gradus::kernels::cpu {
 
@@ -26,13 +27,6 @@ inline DType compute_type(DType type) {
 /// n elements from one dtype to another. Floats to integers truncate and saturate, NaN gives 0; to bool is x != 0.
 void convert(DType from, DType to, const void* source, void* target, std::int64_t n);
 
-/// A layout with its axes merged as far as the strides allow: at least one axis, none of size 1.
-struct Walk {
-    Walk(const Layout& layout);
-    int rank;
-    std::int64_t shape[max_rank], strides[max_rank];
-    bool plain;  ///< one run of stride 1
-};
 void gather(const Walk& walk, const char* base, int size, std::int64_t start, std::int64_t n, char* target);
 void scatter(const Walk& walk, char* base, int size, std::int64_t start, std::int64_t n, const char* source);
 

@@ -21,34 +21,42 @@ void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
 void scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
 void one_hot(const Tensor& index, const Tensor& y);
 }  // namespace cpu
+namespace cuda {
+decltype(cpu::check_index) check_index;
+decltype(cpu::index_select) index_select;
+decltype(cpu::index_sum) index_sum;
+decltype(cpu::gather) gather;
+decltype(cpu::scatter_add) scatter_add;
+decltype(cpu::one_hot) one_hot;
+}  // namespace cuda
 
 /// Throws unless all indices lie in [0, bound); the text names the first that does not, its position and the range.
 inline void check_index(const char* op, const Tensor& index, std::int64_t bound) {
-    dispatch(op, index.device(), cpu::check_index, op, index, bound);
+    GRADUS_DISPATCH(op, index.device(), check_index, op, index, bound);
 }
 
 /// y[…, i, …] = x[…, index[i], …] at this axis; x has any strides.
 inline void index_select(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
-    dispatch("index_select", y.device(), cpu::index_select, x, axis, index, y);
+    GRADUS_DISPATCH("index_select", y.device(), index_select, x, axis, index, y);
 }
 
 /// y[…, j, …] = Σ x[…, i, …] over the i with index[i] = j, zero where there is none and for j = skip (-1: none). x is
 /// contiguous.
 inline void index_sum(const Tensor& x, int axis, const Tensor& index, std::int64_t skip, const Tensor& y) {
-    dispatch("index_sum", y.device(), cpu::index_sum, x, axis, index, skip, y);
+    GRADUS_DISPATCH("index_sum", y.device(), index_sum, x, axis, index, skip, y);
 }
 
 /// y[p] = x[p with the axis' entry replaced by index[p]], p over the index's shape; x has any strides.
 inline void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
-    dispatch("gather", y.device(), cpu::gather, x, axis, index, y);
+    GRADUS_DISPATCH("gather", y.device(), gather, x, axis, index, y);
 }
 
 /// y[p with the axis' entry replaced by index[p]] += x[p], p over the index's shape, which is x's; x has any strides.
 inline void scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
-    dispatch("scatter_add", y.device(), cpu::scatter_add, x, axis, index, y);
+    GRADUS_DISPATCH("scatter_add", y.device(), scatter_add, x, axis, index, y);
 }
 
 /// y (…, classes): 1 at each index, else 0.
-inline void one_hot(const Tensor& index, const Tensor& y) { dispatch("one_hot", y.device(), cpu::one_hot, index, y); }
+inline void one_hot(const Tensor& index, const Tensor& y) { GRADUS_DISPATCH("one_hot", y.device(), one_hot, index, y); }
 
 }  // namespace gradus::kernels

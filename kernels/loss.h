@@ -14,6 +14,11 @@ struct ClassTargets {
     Tensor weights;  ///< (C) of the logits' dtype, row-major; or undefined
     double smoothing = 0;
     std::int64_t ignore = -100;
+
+    template <class F>
+    void each_tensor(F&& f) const {
+        f(ids), f(weights);
+    }
 };
 
 namespace cpu {
@@ -26,36 +31,45 @@ void cross_entropy_backward(const Tensor& x, const ClassTargets& targets, const 
 void nll(const Tensor& x, const ClassTargets& targets, const Tensor& losses);
 void nll_backward(const ClassTargets& targets, const Tensor& g, const Tensor& gx);
 }  // namespace cpu
+namespace cuda {
+decltype(cpu::find_bad_target) find_bad_target;
+decltype(cpu::target_divisor) target_divisor;
+decltype(cpu::target_rows) target_rows;
+decltype(cpu::cross_entropy) cross_entropy;
+decltype(cpu::cross_entropy_backward) cross_entropy_backward;
+decltype(cpu::nll) nll;
+decltype(cpu::nll_backward) nll_backward;
+}  // namespace cuda
 
 /// The first row whose target is neither in [0, classes) nor ignored; -1 where there is none.
 inline std::int64_t find_bad_target(const ClassTargets& targets, std::int64_t classes) {
-    return dispatch("cross_entropy", targets.ids.device(), cpu::find_bad_target, targets, classes);
+    return GRADUS_DISPATCH("cross_entropy", targets.ids.device(), find_bad_target, targets, classes);
 }
 /// Σ of the kept rows' class weights: what a mean divides by.
 inline double target_divisor(const ClassTargets& targets) {
-    return dispatch("cross_entropy", targets.ids.device(), cpu::target_divisor, targets);
+    return GRADUS_DISPATCH("cross_entropy", targets.ids.device(), target_divisor, targets);
 }
 /// q as a matrix (N, C).
 inline void target_rows(const ClassTargets& targets, const Tensor& q) {
-    dispatch("cross_entropy", q.device(), cpu::target_rows, targets, q);
+    GRADUS_DISPATCH("cross_entropy", q.device(), target_rows, targets, q);
 }
 /// losses (N) = Σ q (log Σ eˣ - x) for logits x (N, C); normalizer (N, 2) takes a row's maximum m and log Σ e^(x - m).
 inline void cross_entropy(const Tensor& x, const ClassTargets& targets, const Tensor& losses,
                           const Tensor& normalizer) {
-    dispatch("cross_entropy", x.device(), cpu::cross_entropy, x, targets, losses, normalizer);
+    GRADUS_DISPATCH("cross_entropy", x.device(), cross_entropy, x, targets, losses, normalizer);
 }
 /// gx = g (Σq softmax(x) - q); g has N elements, or one for all rows. gx may be x.
 inline void cross_entropy_backward(const Tensor& x, const ClassTargets& targets, const Tensor& normalizer,
                                    const Tensor& g, const Tensor& gx) {
-    dispatch("cross_entropy", x.device(), cpu::cross_entropy_backward, x, targets, normalizer, g, gx);
+    GRADUS_DISPATCH("cross_entropy", x.device(), cross_entropy_backward, x, targets, normalizer, g, gx);
 }
 /// losses (N) = -q x for log-probabilities x (N, C); the targets have no smoothing.
 inline void nll(const Tensor& x, const ClassTargets& targets, const Tensor& losses) {
-    dispatch("nll_loss", x.device(), cpu::nll, x, targets, losses);
+    GRADUS_DISPATCH("nll_loss", x.device(), nll, x, targets, losses);
 }
 /// gx = -g q; g has N elements, or one for all rows.
 inline void nll_backward(const ClassTargets& targets, const Tensor& g, const Tensor& gx) {
-    dispatch("nll_loss", gx.device(), cpu::nll_backward, targets, g, gx);
+    GRADUS_DISPATCH("nll_loss", gx.device(), nll_backward, targets, g, gx);
 }
 
 }  // namespace gradus::kernels

@@ -10,6 +10,10 @@ namespace cpu {
 void matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accumulate);
 void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
 }  // namespace cpu
+namespace cuda {
+decltype(cpu::matmul) matmul;
+decltype(cpu::linear) linear;
+}  // namespace cuda
 
 /// y = a b, or y += a b: (…, m, k) (…, k, n) -> (…, m, n) for every index of the batch axes. a and b have y's batch
 /// axes and any strides (0 where expanded); y is contiguous; all three have one dtype, bool excepted. k = 0 gives
@@ -17,13 +21,13 @@ void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Ten
 /// first. f32 and f64 multiply and add in their own precision, 16-bit floats in f32 and round once, integers wrap
 /// around. The result does not depend on the number of threads.
 inline void matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accumulate = false) {
-    dispatch("matmul", y.device(), cpu::matmul, a, b, y, accumulate);
+    GRADUS_DISPATCH("matmul", y.device(), matmul, a, b, y, accumulate);
 }
 
 /// y = x weightᵀ + bias: (rows, in) (out, in) (out) -> (rows, out). The bias may be undefined and have any stride;
 /// the rest is as for matmul.
 inline void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
-    dispatch("linear", y.device(), cpu::linear, x, weight, bias, y);
+    GRADUS_DISPATCH("linear", y.device(), linear, x, weight, bias, y);
 }
 
 }  // namespace gradus::kernels

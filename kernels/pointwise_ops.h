@@ -12,15 +12,15 @@ using math::k;
 using math::select;
 
 template <class V>
-V sigmoid(V x) {
+GRADUS_FN V sigmoid(V x) {
     return k<V>(1) / (k<V>(1) + math::exp(-x));
 }
 template <class V>
-V zero_or_nan(V x) {
+GRADUS_FN V zero_or_nan(V x) {
     return select(x != x, x, k<V>(0));
 }
 template <class V>
-V sign(V x) {
+GRADUS_FN V sign(V x) {
     return select(x > k<V>(0), k<V>(1), select(x < k<V>(0), k<V>(-1), zero_or_nan(x)));
 }
 
@@ -28,11 +28,11 @@ V sign(V x) {
     struct Name {                                              \
         static constexpr bool integers = keeps_integers;       \
         template <class V>                                     \
-        static V f(V x) {                                      \
+        GRADUS_FN static V f(V x) {                            \
             return formula;                                    \
         }                                                      \
         template <class V>                                     \
-        static V slope(V x) {                                  \
+        GRADUS_FN static V slope(V x) {                        \
             return its_slope;                                  \
         }                                                      \
     };
@@ -65,15 +65,15 @@ GRADUS_UNARY(Round, true, math::nearbyint(x), (void(x), k<V>(0)))
 struct Relu {
     static constexpr bool integers = true;
     template <class V>
-    static V f(V x) {
+    GRADUS_FN static V f(V x) {
         return select(x < k<V>(0), k<V>(0), x);
     }
     template <class V>
-    static V slope(V x) {
+    GRADUS_FN static V slope(V x) {
         return select(x > k<V>(0), k<V>(1), k<V>(0));
     }
     template <class V>
-    static V chain(V g, V x) {
+    GRADUS_FN static V chain(V g, V x) {
         return select(x > k<V>(0), g, zero_or_nan(x));
     }
 };
@@ -82,15 +82,15 @@ struct Relu {
 struct Gelu {
     static constexpr bool integers = false;
     template <class V>
-    static V phi(V x) {
+    GRADUS_FN static V phi(V x) {
         return k<V>(0.5) * (k<V>(1) + math::erf(x * k<V>(0.7071067811865476)));
     }
     template <class V>
-    static V f(V x) {
+    GRADUS_FN static V f(V x) {
         return x * phi(x);
     }
     template <class V>
-    static V slope(V x) {
+    GRADUS_FN static V slope(V x) {
         return phi(x) + x * k<V>(0.3989422804014327) * math::exp(k<V>(-0.5) * x * x);
     }
 };
@@ -99,15 +99,15 @@ struct Gelu {
 struct GeluTanh {
     static constexpr bool integers = false;
     template <class V>
-    static V t(V x) {
+    GRADUS_FN static V t(V x) {
         return math::tanh(k<V>(0.7978845608028654) * (x + k<V>(0.044715) * x * x * x));
     }
     template <class V>
-    static V f(V x) {
+    GRADUS_FN static V f(V x) {
         return k<V>(0.5) * x * (k<V>(1) + t(x));
     }
     template <class V>
-    static V slope(V x) {
+    GRADUS_FN static V slope(V x) {
         const V tx = t(x), du = k<V>(0.7978845608028654) * (k<V>(1) + k<V>(3 * 0.044715) * x * x);
         return k<V>(0.5) * (k<V>(1) + tx) + k<V>(0.5) * x * (k<V>(1) - tx * tx) * du;
     }
@@ -115,7 +115,7 @@ struct GeluTanh {
 
 /// g · f'(x), g · f''(x): what backward multiplies with, as one formula.
 template <class Op, int order, class V>
-V chain(V g, V x) {
+GRADUS_FN V chain(V g, V x) {
     static_assert(order == 1 || order == 2);
     if constexpr (order == 2)
         return g * Op::slope(Dual<V>{x, k<V>(1)}).d;
@@ -128,43 +128,43 @@ V chain(V g, V x) {
 // ---- two operands ----
 struct Add {
     template <class V>
-    static V f(V a, V b) {
+    GRADUS_FN static V f(V a, V b) {
         return a + b;
     }
 };
 struct Sub {
     template <class V>
-    static V f(V a, V b) {
+    GRADUS_FN static V f(V a, V b) {
         return a - b;
     }
 };
 struct Mul {
     template <class V>
-    static V f(V a, V b) {
+    GRADUS_FN static V f(V a, V b) {
         return a * b;
     }
 };
 struct Div {
     template <class V>
-    static V f(V a, V b) {
+    GRADUS_FN static V f(V a, V b) {
         return a / b;
     }
 };
 struct Pow {
     template <class V>
-    static V f(V a, V b) {
+    GRADUS_FN static V f(V a, V b) {
         return math::pow(a, b);
     }
 };
 struct Maximum {
     template <class V>
-    static V f(V a, V b) {
+    GRADUS_FN static V f(V a, V b) {
         return select((a > b) | (a != a), a, b);
     }
 };
 struct Minimum {
     template <class V>
-    static V f(V a, V b) {
+    GRADUS_FN static V f(V a, V b) {
         return select((a < b) | (a != a), a, b);
     }
 };
@@ -172,55 +172,55 @@ struct Minimum {
 // ---- comparisons and logic: lane by lane, to bool ----
 struct Equal {
     template <class T>
-    static bool f(T a, T b) {
+    GRADUS_FN static bool f(T a, T b) {
         return a == b;
     }
 };
 struct NotEqual {
     template <class T>
-    static bool f(T a, T b) {
+    GRADUS_FN static bool f(T a, T b) {
         return a != b;
     }
 };
 struct Less {
     template <class T>
-    static bool f(T a, T b) {
+    GRADUS_FN static bool f(T a, T b) {
         return a < b;
     }
 };
 struct LessEqual {
     template <class T>
-    static bool f(T a, T b) {
+    GRADUS_FN static bool f(T a, T b) {
         return a <= b;
     }
 };
 struct Greater {
     template <class T>
-    static bool f(T a, T b) {
+    GRADUS_FN static bool f(T a, T b) {
         return a > b;
     }
 };
 struct GreaterEqual {
     template <class T>
-    static bool f(T a, T b) {
+    GRADUS_FN static bool f(T a, T b) {
         return a >= b;
     }
 };
 struct And {
     template <class T>
-    static bool f(T a, T b) {
+    GRADUS_FN static bool f(T a, T b) {
         return (a != 0) & (b != 0);
     }
 };
 struct Or {
     template <class T>
-    static bool f(T a, T b) {
+    GRADUS_FN static bool f(T a, T b) {
         return (a != 0) | (b != 0);
     }
 };
 struct Xor {
     template <class T>
-    static bool f(T a, T b) {
+    GRADUS_FN static bool f(T a, T b) {
         return (a != 0) != (b != 0);
     }
 };

@@ -21,37 +21,46 @@ void row_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double 
 void row_norm_backward(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
                        const Tensor& gx, const Tensor& gweight, const Tensor& gbias);
 }  // namespace cpu
+namespace cuda {
+decltype(cpu::softmax) softmax;
+decltype(cpu::log_softmax) log_softmax;
+decltype(cpu::masked_softmax) masked_softmax;
+decltype(cpu::softmax_backward) softmax_backward;
+decltype(cpu::log_softmax_backward) log_softmax_backward;
+decltype(cpu::row_norm) row_norm;
+decltype(cpu::row_norm_backward) row_norm_backward;
+}  // namespace cuda
 
 /// y = softmax of x over the last axis; NaN where a row is all -inf.
-inline void softmax(const Tensor& x, const Tensor& y) { dispatch("softmax", x.device(), cpu::softmax, x, y); }
+inline void softmax(const Tensor& x, const Tensor& y) { GRADUS_DISPATCH("softmax", x.device(), softmax, x, y); }
 /// y = x - log Σ eˣ over the last axis.
 inline void log_softmax(const Tensor& x, const Tensor& y) {
-    dispatch("log_softmax", x.device(), cpu::log_softmax, x, y);
+    GRADUS_DISPATCH("log_softmax", x.device(), log_softmax, x, y);
 }
 /// softmax among the visible elements; `visible` is bool, of x's shape, with any strides. A row that sees nothing is
 /// zero.
 inline void masked_softmax(const Tensor& x, const Tensor& visible, const Tensor& y) {
-    dispatch("masked_softmax", x.device(), cpu::masked_softmax, x, visible, y);
+    GRADUS_DISPATCH("masked_softmax", x.device(), masked_softmax, x, visible, y);
 }
 /// gx = y (g - Σ g y). Masked: where y is 0, g is not looked at and gx is 0.
 inline void softmax_backward(const Tensor& g, const Tensor& y, const Tensor& gx, bool masked) {
-    dispatch("softmax", g.device(), cpu::softmax_backward, g, y, gx, masked);
+    GRADUS_DISPATCH("softmax", g.device(), softmax_backward, g, y, gx, masked);
 }
 /// gx = g - eʸ Σ g.
 inline void log_softmax_backward(const Tensor& g, const Tensor& y, const Tensor& gx) {
-    dispatch("log_softmax", g.device(), cpu::log_softmax_backward, g, y, gx);
+    GRADUS_DISPATCH("log_softmax", g.device(), log_softmax_backward, g, y, gx);
 }
 /// y = (x - mean) rstd · weight + bias with rstd = 1/√(mean of (x - mean)² + eps); not centred, the mean is taken as 0.
 /// weight and bias (n) may be undefined; mean and rstd are (rows), mean undefined where not centred.
 inline void row_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, bool centred,
                      const Tensor& y, const Tensor& mean, const Tensor& rstd) {
-    dispatch("layer_norm", x.device(), cpu::row_norm, x, weight, bias, eps, centred, y, mean, rstd);
+    GRADUS_DISPATCH("layer_norm", x.device(), row_norm, x, weight, bias, eps, centred, y, mean, rstd);
 }
 /// With x̂ = (x - mean) rstd and h = g · weight: gx = rstd (h - mean h - x̂ mean(h x̂)), gweight = Σ g x̂, gbias = Σ g over
 /// the rows. An undefined mean means not centred; undefined gradients are left out.
 inline void row_norm_backward(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
                               const Tensor& rstd, const Tensor& gx, const Tensor& gweight, const Tensor& gbias) {
-    dispatch("layer_norm", g.device(), cpu::row_norm_backward, g, x, weight, mean, rstd, gx, gweight, gbias);
+    GRADUS_DISPATCH("layer_norm", g.device(), row_norm_backward, g, x, weight, mean, rstd, gx, gweight, gbias);
 }
 
 }  // namespace gradus::kernels

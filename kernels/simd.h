@@ -7,6 +7,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "gradus/kernels/math.h"
+
 namespace gradus {
 
 typedef float f32x16 __attribute__((vector_size(64)));
@@ -32,10 +34,7 @@ using Pack = typename PackOf<T>::type;
 template <class T>
 inline constexpr int lanes = int(sizeof(Pack<T>) / sizeof(T));
 
-template <class V>
-struct ElementOf {
-    using type = V;
-};
+namespace math {
 template <>
 struct ElementOf<f32x16> {
     using type = float;
@@ -44,8 +43,9 @@ template <>
 struct ElementOf<f64x8> {
     using type = double;
 };
+}  // namespace math
 template <class V>
-using Element = typename ElementOf<V>::type;
+using Element = typename math::ElementOf<V>::type;
 
 template <class T>
 Pack<T> load(const T* p) {
@@ -72,26 +72,6 @@ void store_part(T* p, const Pack<T>& v, int n) {
 
 namespace math {
 
-template <class V>
-struct Constant {
-    static V of(double c) {
-        if constexpr (std::is_arithmetic_v<V>)
-            return V(c);
-        else
-            return V{} + Element<V>(c);
-    }
-};
-/// The constant c in every lane.
-template <class V>
-V k(double c) {
-    return Constant<V>::of(c);
-}
-
-template <class V, class M>
-V select(const M& mask, const V& a, const V& b) {
-    return mask ? a : b;
-}
-
 inline f32x16 as_float(const i32x16& x) {
     f32x16 y;
     std::memcpy(&y, &x, sizeof y);
@@ -110,10 +90,8 @@ V each_lane(const V& x, F f) {
     return y;
 }
 
-// Scalars and f64 packs go through the C library.
+// f64 packs go through the C library.
 #define GRADUS_MATH(name)                                           \
-    inline float name(float x) { return std::name(x); }             \
-    inline double name(double x) { return std::name(x); }           \
     inline f64x8 name(const f64x8& x) {                             \
         return each_lane(x, [](double v) { return std::name(v); }); \
     }
@@ -132,32 +110,11 @@ GRADUS_LANES(sqrt) GRADUS_LANES(floor) GRADUS_LANES(ceil) GRADUS_LANES(nearbyint
 // clang-format on
 #undef GRADUS_LANES
 
-    // Integers: rounding leaves them as they are, a power multiplies (a negative exponent gives 0 but for 1 and -1).
-    inline std::int64_t floor(std::int64_t x) {
-    return x;
-}
-inline std::int64_t ceil(std::int64_t x) { return x; }
-inline std::int64_t nearbyint(std::int64_t x) { return x; }
-inline std::int64_t pow(std::int64_t a, std::int64_t b) {
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
-    std::uint64_t y = 1;
-    for (std::uint64_t x = std::uint64_t(a); b > 0; b >>= 1, x *= x)
-        if (b & 1) y *= x;
-    return std::int64_t(y);
-}
-
-inline float pow(float a, float b) { return std::pow(a, b); }
-inline double pow(double a, double b) { return std::pow(a, b); }
-template <class V>
-V pow(const V& a, const V& b) {
+            template <class V>
+            V pow(const V& a, const V& b) {
     V y = a;
     for (int i = 0; i < int(sizeof(V) / sizeof(Element<V>)); ++i) y[i] = std::pow(a[i], b[i]);
     return y;
-}
-
-template <class V>
-V abs(const V& x) {
-    return select(x < k<V>(0), -x, select(x == k<V>(0), k<V>(0), x));
 }
 
 /// |error| about 1 ulp; 0 below -104, inf above 88.73, NaN stays.

@@ -49,20 +49,29 @@ double sum_of_squares(const Tensor& x);
 void scale_in_place(const Tensor& x, double factor);
 void clamp_in_place(const Tensor& x, double low, double high);
 }  // namespace cpu
+namespace cuda {
+decltype(cpu::sgd) sgd;
+decltype(cpu::adam) adam;
+decltype(cpu::sum_of_squares) sum_of_squares;
+decltype(cpu::scale_in_place) scale_in_place;
+decltype(cpu::clamp_in_place) clamp_in_place;
+}  // namespace cuda
 
 inline void sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& buffer, const SgdStep& step) {
-    dispatch("sgd", parameter.device(), cpu::sgd, parameter, gradient, buffer, step);
+    GRADUS_DISPATCH("sgd", parameter.device(), sgd, parameter, gradient, buffer, step);
 }
 inline void adam(const Tensor& parameter, const Tensor& gradient, const Tensor& mean, const Tensor& square,
                  const AdamStep& step) {
-    dispatch("adam", parameter.device(), cpu::adam, parameter, gradient, mean, square, step);
+    GRADUS_DISPATCH("adam", parameter.device(), adam, parameter, gradient, mean, square, step);
 }
-inline double sum_of_squares(const Tensor& x) { return dispatch("sum_of_squares", x.device(), cpu::sum_of_squares, x); }
+inline double sum_of_squares(const Tensor& x) {
+    return GRADUS_DISPATCH("sum_of_squares", x.device(), sum_of_squares, x);
+}
 inline void scale_in_place(const Tensor& x, double factor) {
-    dispatch("scale_in_place", x.device(), cpu::scale_in_place, x, factor);
+    GRADUS_DISPATCH("scale_in_place", x.device(), scale_in_place, x, factor);
 }
 inline void clamp_in_place(const Tensor& x, double low, double high) {
-    dispatch("clamp_in_place", x.device(), cpu::clamp_in_place, x, low, high);
+    GRADUS_DISPATCH("clamp_in_place", x.device(), clamp_in_place, x, low, high);
 }
 
 }  // namespace gradus::kernels

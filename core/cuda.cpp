@@ -1,0 +1,172 @@
+#include "gradus/core/cuda.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string_view>
+
+#include "gradus/core/error.h"
+#include "gradus/core/launch.h"
+#include "gradus/core/stream.h"
+#include "gradus/core/thread_state.h"
+
+namespace gradus {
+namespace {
+
+/// What this thread does on a card, for the text of an error.
+struct Running {
+    const char* op = nullptr;
+    const char* kernel = nullptr;  ///< launched last
+};
+thread_local Running running;
+
+/// A fault of a kernel is final: CUDA answers every later call with it. The first text is kept for all that follow.
+struct Latch {
+    std::mutex mutex;
+    std::string first[max_cards];
+};
+Latch& latch() {
+    static Latch* all = new Latch;
+    return *all;
+}
+
+bool is_final(cudaError_t status) {
+    switch (status) {
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchFailure:
+        case cudaErrorMisalignedAddress:
+        case cudaErrorIllegalInstruction:
+        case cudaErrorHardwareStackError:
+        case cudaErrorAssert:
+        case cudaErrorLaunchTimeout:
+        case cudaErrorECCUncorrectable:
+            return true;
+        default:
+            return false;
+    }
+}
+
+std::string describe(cudaError_t status, const char* what) {
+    std::string message = running.op && std::string_view(running.op) != what ? text(running.op, ": ", what) : what;
+    message += text(": CUDA error ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")");
+    if (!is_final(status)) return message;
+    if (running.kernel) message += text(", in the kernel ", running.kernel, " or one before it");
+#if defined(GRADUS_EMULATED)
+    const std::string report = emulation::last_report();
+    if (!report.empty()) message += ": " + report;
+#endif
+    return message + ": set GRADUS_SYNC=1 to find the op; the card's work is lost, restart the process";
+}
+
+bool synchronous() {
+    static const bool on = [] {
+        const char* text = std::getenv("GRADUS_SYNC");
+        return text && *text && std::string_view(text) != "0";
+    }();
+    return on;
+}
+
+struct Cards {
+    int count = 0;
+    std::string absence;
+    Cards() {
+        const cudaError_t status = cudaGetDeviceCount(&count);
+        if (status != cudaSuccess) {
+            count = 0;
+            cudaGetLastError();
+            absence = status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice
+                          ? "no NVIDIA driver or no card was found: install NVIDIA's driver"
+                          : text("CUDA error ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")");
+        } else if (count == 0) {
+#if defined(GRADUS_EMULATED)
+            absence = "this build emulates CUDA: set GRADUS_EMULATED_DEVICES to the number of cards";
+#else
+            absence = "no card was found";
+#endif
+        }
+        count = std::min(count, max_cards);
+    }
+};
+const Cards& cards() {
+    static const Cards* all = new Cards;
+    return *all;
+}
+
+std::string uuid_text(const cudaDeviceProp& card) {
+    std::string uuid = "GPU-";
+    for (int i = 0; i < 16; ++i) {
+        char hex[4];
+        std::snprintf(hex, sizeof hex, "%02x", unsigned(static_cast<unsigned char>(card.uuid.bytes[i])));
+        uuid += hex;
+        if (i == 3 || i == 5 || i == 7 || i == 9) uuid += '-';
+    }
+    return uuid;
+}
+
+}  // namespace
+
+void cuda_check(cudaError_t status, const char* what) {
+    if (status == cudaSuccess) return;
+    int card = 0;
+    const std::string message = describe(status, what);
+    if (!is_final(status)) raise(message);
+    cudaGetDevice(&card);
+    std::string first;
+    {
+        const std::lock_guard lock(latch().mutex);
+        std::string& kept = latch().first[card < max_cards ? card : 0];
+        if (kept.empty()) kept = message;
+        first = kept;
+    }
+    raise(first == message ? message : text(what, ": cuda:", card, " has failed before: ", first));
+}
+
+int cuda_device_count() { return cards().count; }
+const std::string& cuda_absence() { return cards().absence; }
+
+void append_cuda_devices(std::vector<DeviceInfo>& all) {
+    for (int i = 0; i < cuda_device_count(); ++i) {
+        cudaDeviceProp card{};
+        cuda_check(cudaGetDeviceProperties(&card, i), "cudaGetDeviceProperties");
+        all.push_back({Device{Device::cuda, i}, card.name, uuid_text(card), std::int64_t(card.totalGlobalMem)});
+    }
+}
+
+DeviceGuard::DeviceGuard(Device device) {
+    cuda_check(cudaGetDevice(&before_), "cudaGetDevice");
+    if (before_ == device.index)
+        before_ = -1;
+    else
+        cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
+}
+DeviceGuard::~DeviceGuard() {
+    if (before_ >= 0) cudaSetDevice(before_);
+}
+
+cudaStream_t current_cuda_stream(Device device) { return static_cast<cudaStream_t>(Stream::current(device).handle()); }
+
+CudaOp::CudaOp(const char* op, Device device) : device_(device), before_(running.op) { running.op = op; }
+CudaOp::~CudaOp() { running.op = before_; }
+void CudaOp::finish() const {
+    if (!synchronous()) return;
+    const DeviceGuard guard(device_);
+    cuda_check(cudaStreamSynchronize(current_cuda_stream(device_)), running.op);
+}
+
+namespace detail {
+
+bool check_launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes) {
+    check(grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535 &&
+              std::uint64_t(block.x) * block.y * block.z <= 1024 && block.z <= 64 && shared_bytes <= 227 * 1024,
+          "launch of ", name, ": grid (", grid.x, ", ", grid.y, ", ", grid.z, "), block (", block.x, ", ", block.y,
+          ", ", block.z, ") or ", shared_bytes, " bytes of shared memory are beyond what a card can do");
+    return grid.x > 0 && grid.y > 0 && grid.z > 0 && block.x > 0 && block.y > 0 && block.z > 0;
+}
+
+void after_launch(const char* name) {
+    running.kernel = name;
+    cuda_check(cudaGetLastError(), name);
+}
+
+}  // namespace detail
+}  // namespace gradus

@@ -1,0 +1,42 @@
+// The CUDA runtime of this build: NVIDIA's, or the emulated one, which has the same names. Only code of a build that
+// has CUDA includes this.
+#pragma once
+
+#if defined(GRADUS_EMULATED)
+#include "gradus/core/emulation/runtime.h"
+#else
+#include <cuda_runtime_api.h>
+#endif
+
+#include <string>
+#include <vector>
+
+#include "gradus/core/device.h"
+
+namespace gradus {
+
+/// Throws Error with CUDA's name and text of a failure, and the kernel that was launched last, unless `status` says
+/// success.
+void cuda_check(cudaError_t status, const char* what);
+
+/// Makes a card the current one of this thread for a scope.
+class DeviceGuard {
+  public:
+    explicit DeviceGuard(Device device);
+    ~DeviceGuard();
+    DeviceGuard(const DeviceGuard&) = delete;
+    DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+  private:
+    int before_ = 0;
+};
+
+/// How many cards there are, and why there is none: the text an error quotes.
+int cuda_device_count();
+const std::string& cuda_absence();
+void append_cuda_devices(std::vector<DeviceInfo>& all);
+
+/// The stream that this thread's work on a card goes to; the card's own one unless a StreamGuard says otherwise.
+cudaStream_t current_cuda_stream(Device device);
+
+}  // namespace gradus

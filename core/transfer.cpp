@@ -1,0 +1,127 @@
+#include "gradus/core/transfer.h"
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "gradus/core/stream.h"
+#ifdef GRADUS_HAS_CUDA
+#include "gradus/core/cuda.h"
+#endif
+
+namespace gradus {
+#ifdef GRADUS_HAS_CUDA
+namespace {
+
+void copy(void* target, const void* source, std::size_t bytes, cudaMemcpyKind kind, Device device, bool wait) {
+    const DeviceGuard guard(device);
+    cudaStream_t stream = current_cuda_stream(device);
+    cuda_check(cudaMemcpyAsync(target, source, bytes, kind, stream), "copy");
+    if (wait) cuda_check(cudaStreamSynchronize(stream), "copy");
+}
+
+/// Sends a pattern over and back.
+bool goes_over(Device from, Device to) {
+    constexpr std::size_t count = 1 << 16;
+    std::vector<std::uint32_t> pattern(count), back(count);
+    for (std::size_t i = 0; i < count; ++i) pattern[i] = std::uint32_t(i) * 2654435761u ^ 0x5bd1e995u;
+    const Tensor x = Tensor::empty({std::int64_t(count)}, DType::i32, from),
+                 y = Tensor::empty({std::int64_t(count)}, DType::i32, to);
+    write_bytes(x, x.address(), pattern.data(), count * 4);
+    {
+        const DeviceGuard guard(to);
+        cudaStream_t stream = current_cuda_stream(to);
+        cuda_check(cudaMemcpyPeerAsync(y.address(), to.index, x.address(), from.index, count * 4, stream), "peer copy");
+        cuda_check(cudaStreamSynchronize(stream), "peer copy");
+    }
+    read_bytes(y, y.address(), back.data(), count * 4);
+    return back == pattern;
+}
+
+bool enable(Device from, Device to) {
+    int can = 0;
+    cuda_check(cudaDeviceCanAccessPeer(&can, to.index, from.index), "peer access");
+    if (!can) return false;
+    const DeviceGuard guard(to);
+    const cudaError_t status = cudaDeviceEnablePeerAccess(from.index, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled)
+        cudaGetLastError();
+    else
+        cuda_check(status, "peer access");
+    return goes_over(from, to);
+}
+
+void between_cards(const Tensor& x, const Tensor& y, std::size_t bytes) {
+    if (!peers(x.device(), y.device())) {
+        std::vector<char> host(bytes);
+        read_bytes(x, x.address(), host.data(), bytes);
+        return write_bytes(y, y.address(), host.data(), bytes);
+    }
+    const Stream stream = Stream::current(y.device());
+    Event ready;
+    ready.record(Stream::current(x.device()));
+    ready.wait(stream);
+    x.storage().use_on(stream.handle());
+    const DeviceGuard guard(y.device());
+    cuda_check(cudaMemcpyPeerAsync(y.address(), y.device().index, x.address(), x.device().index, bytes,
+                                   static_cast<cudaStream_t>(stream.handle())),
+               "peer copy");
+}
+
+}  // namespace
+
+bool peers(Device from, Device to) {
+    if (from.kind != Device::cuda || to.kind != Device::cuda) return false;
+    if (from == to) return true;
+    static std::recursive_mutex mutex;
+    static std::map<std::pair<int, int>, bool> known;
+    const std::lock_guard lock(mutex);
+    const auto key = std::pair(from.index, to.index);
+    const auto found = known.find(key);
+    if (found != known.end()) return found->second;
+    known[key] = false;  // the trial copy asks again
+    return known[key] = enable(from, to);
+}
+
+void read_bytes(const Tensor& x, const void* source, void* host, std::size_t bytes) {
+    if (x.device().kind == Device::cpu)
+        std::memcpy(host, source, bytes);
+    else
+        copy(host, source, bytes, cudaMemcpyDeviceToHost, x.device(), true);
+}
+
+void write_bytes(const Tensor& x, void* target, const void* host, std::size_t bytes) {
+    if (x.device().kind == Device::cpu)
+        std::memcpy(target, host, bytes);
+    else
+        copy(target, host, bytes, cudaMemcpyHostToDevice, x.device(), true);
+}
+
+void transfer(const Tensor& x, const Tensor& y) {
+    const std::size_t bytes = std::size_t(x.numel()) * std::size_t(size_of(x.dtype()));
+    if (bytes == 0) return;
+    const bool from_card = x.device().kind == Device::cuda, to_card = y.device().kind == Device::cuda;
+    if (from_card && to_card) return between_cards(x, y, bytes);
+    if (from_card) {
+        const bool pinned = y.storage().pinned();
+        if (pinned) y.storage().use_on(Stream::current(x.device()).handle());
+        return copy(y.address(), x.address(), bytes, cudaMemcpyDeviceToHost, x.device(), !pinned);
+    }
+    if (!to_card) return void(std::memcpy(y.address(), x.address(), bytes));
+    const bool pinned = x.storage().pinned();
+    if (pinned) x.storage().use_on(Stream::current(y.device()).handle());
+    copy(y.address(), x.address(), bytes, cudaMemcpyHostToDevice, y.device(), !pinned);
+}
+
+#else
+
+bool peers(Device, Device) { return false; }
+void read_bytes(const Tensor&, const void* source, void* host, std::size_t bytes) { std::memcpy(host, source, bytes); }
+void write_bytes(const Tensor&, void* target, const void* host, std::size_t bytes) { std::memcpy(target, host, bytes); }
+void transfer(const Tensor& x, const Tensor& y) {
+    std::memcpy(y.address(), x.address(), std::size_t(x.numel()) * std::size_t(size_of(x.dtype())));
+}
+
+#endif
+}  // namespace gradus
