@@ -13,6 +13,12 @@
 namespace gradus {
 namespace {
 
+#if defined(GRADUS_EMULATED)
+constexpr bool is_emulated = true;
+#else
+constexpr bool is_emulated = false;
+#endif
+
 /// What this thread does on a card, for the text of an error.
 struct Running {
     const char* op = nullptr;
@@ -128,7 +134,8 @@ void append_cuda_devices(std::vector<DeviceInfo>& all) {
     for (int i = 0; i < cuda_device_count(); ++i) {
         cudaDeviceProp card{};
         cuda_check(cudaGetDeviceProperties(&card, i), "cudaGetDeviceProperties");
-        all.push_back({Device{Device::cuda, i}, card.name, uuid_text(card), std::int64_t(card.totalGlobalMem)});
+        all.push_back(
+            {Device{Device::cuda, i}, card.name, uuid_text(card), std::int64_t(card.totalGlobalMem), is_emulated});
     }
 }
 
@@ -154,6 +161,11 @@ void CudaOp::finish() const {
 }
 
 namespace detail {
+
+void forget_card_errors() {
+    const std::lock_guard lock(latch().mutex);
+    for (std::string& text : latch().first) text.clear();
+}
 
 bool check_launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes) {
     check(grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535 &&

@@ -19,6 +19,10 @@ namespace gradus {
 /// success.
 void cuda_check(cudaError_t status, const char* what);
 
+namespace detail {
+void forget_card_errors();  ///< for tests that break an emulated card and mend it again
+}
+
 /// Makes a card the current one of this thread for a scope.
 class DeviceGuard {
   public:

@@ -32,6 +32,7 @@ struct DeviceInfo {
     std::string name;
     std::string uuid;
     std::int64_t memory = 0;  ///< bytes
+    bool emulated = false;    ///< a card that is the CPU in disguise
 };
 std::vector<DeviceInfo> devices();  ///< every device that can be used
 

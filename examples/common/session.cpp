@@ -6,6 +6,7 @@
 #include <csignal>
 #include <iostream>
 
+#include "gradus/core/device.h"
 #include "gradus/core/error.h"
 #include "gradus/nn/checkpoint.h"
 
@@ -49,6 +50,24 @@ void make_room(const std::string& program, const fs::path& given) {
     check(!error, program, ": cannot move the earlier run ", out.string(), " to ", aside.string(), ": ",
           error.message(), ": choose another --out");
     std::cerr << "kept the earlier run as " << aside.string() << "\n";
+}
+
+void check_training_device(const std::string& program, const std::string& name) {
+    const Device device = Device::parse(name);
+    check_device(device);
+    for (const DeviceInfo& info : devices())
+        if (info.device == device && info.emulated)
+            std::cerr
+                << program << ": " << name
+                << " is emulated on the CPU, thread by thread: right, and some thousand times slower than a card\n";
+}
+
+std::string device_choice() {
+    std::string all;
+    for (const DeviceInfo& info : devices())
+        append(all, text(all.empty() ? "" : ", ", info.device,
+                         info.device.kind == Device::cuda ? text(" (", info.name, ")") : std::string()));
+    return all;
 }
 
 std::string check_seed(const std::string& given) {

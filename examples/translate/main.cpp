@@ -46,7 +46,7 @@ void add_options(CLI::App& app, Task& task) {
     app.add_option("--seed", s.seed, "decides every random number: the same seed gives the same bits")
         ->check(check_seed)
         ->capture_default_str();
-    app.add_option("--device", s.device, "where to train: cpu")->capture_default_str();
+    app.add_option("--device", s.device, "where to train, of " + device_choice())->capture_default_str();
     app.add_option("--lr", s.lr, "learning rate at its peak")->capture_default_str();
     app.add_option("--warm-up", s.warm_up, "steps until the peak; then the rate falls with 1/sqrt(step)")
         ->capture_default_str();
@@ -246,7 +246,7 @@ int run(int argc, char** argv) {
     if (s.out.empty()) s.out = fs::path("runs") / ("translate-" + task.corpus);
     try {
         check_settings(s);
-        check_device(Device::parse(s.device));
+        check_training_device("translate", s.device);
     } catch (const Error& error) {
         std::cerr << error.what() << "\n";
         return 2;

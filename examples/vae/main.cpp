@@ -33,7 +33,7 @@ void add_options(CLI::App& app, VaeSettings& s) {
     app.add_option("--seed", s.seed, "decides every random number: the same seed gives the same bits")
         ->check(check_seed)
         ->capture_default_str();
-    app.add_option("--device", s.device, "where to train: cpu")->capture_default_str();
+    app.add_option("--device", s.device, "where to train, of " + device_choice())->capture_default_str();
 }
 
 void report(const VaeSettings& s, const VaeTrainer& trainer, const VaeRun& run) {
@@ -75,7 +75,7 @@ std::unique_ptr<Task> prepare(int argc, char** argv) {
         fail("vae: ", error.what(), " (--help lists the options)");
     }
     check_settings(s);
-    check_device(Device::parse(s.device));
+    check_training_device("vae", s.device);
     const Message say = [](const std::string& line) { std::cerr << line << "\n"; };
     task->data = s.data.empty() ? load_fashion(cache_folder(), say) : read_fashion(s.data);
     if (!s.resume) make_room("vae", s.out);
