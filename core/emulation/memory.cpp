@@ -203,15 +203,15 @@ void use_signal_stack() {
 }
 
 void catch_faults() {
-    static const bool done = [] {
-        struct sigaction action {};
-        action.sa_sigaction = on_fault;
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-        sigaction(SIGSEGV, &action, &before);
-        sigaction(SIGBUS, &action, nullptr);
-        return true;
-    }();
-    (void)done;
+    struct sigaction action {
+    }, now{};
+    sigaction(SIGSEGV, nullptr, &now);
+    if (now.sa_sigaction == on_fault) return;
+    before = now;  // a test framework may have put its own in between
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigaction(SIGSEGV, &action, nullptr);
+    sigaction(SIGBUS, &action, nullptr);
 }
 
 void mark_used([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {

@@ -164,7 +164,8 @@ void open_barrier() {
         if (fiber.state != State::at_barrier) continue;
         if (!first)
             first = &fiber;
-        else if (fiber.place.line != first->place.line || std::strcmp(fiber.place.file, first->place.file) != 0)
+        else if (!other &&
+                 (fiber.place.line != first->place.line || std::strcmp(fiber.place.file, first->place.file) != 0))
             other = &fiber;
     }
     if (other)
@@ -440,6 +441,7 @@ void copy_bytes(void* target, const void* source, std::size_t n) {
 }
 
 std::string run(const Launch& launch) {
+    catch_faults();
     Running running{launch};
     running.blocks = std::uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
     GRADUS_TSAN(__tsan_release(&running.start);)
