@@ -115,6 +115,7 @@ void cuda_check(cudaError_t status, const char* what) {
     if (status == cudaSuccess) return;
     int card = 0;
     const std::string message = describe(status, what);
+    cudaGetLastError();  // reported: the next check, maybe of another card, must not see it again
     if (!is_final(status)) raise(message);
     cudaGetDevice(&card);
     std::string first;

@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cassert>
 #include <cstring>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "gradus/kernels/index_checks.h"
 #include "gradus/kernels/memory.h"
 #include "gradus/kernels/parallel.h"
 
@@ -121,12 +121,6 @@ struct Buckets {
     int64_t* const order = places.data<int64_t>();
 };
 
-std::string position_text(const Shape& shape, int64_t flat) {
-    Dims position = Dims::filled(shape.rank(), 0);
-    for (int i = shape.rank() - 1; i >= 0; --i) position[i] = flat % shape[i], flat /= shape[i];
-    return to_string(position);
-}
-
 }  // namespace
 
 void cpu::check_index(const char* op, const Tensor& index, int64_t bound) {
@@ -144,11 +138,7 @@ void cpu::check_index(const char* op, const Tensor& index, int64_t bound) {
         }
     });
     if (first == n) return;
-    const int64_t at = first;
-    if (bound == 0)
-        fail(op, ": index ", values[at], " at position ", position_text(index.shape(), at), ": the axis is empty");
-    fail(op, ": index ", values[at], " at position ", position_text(index.shape(), at),
-         " is out of range: expected 0 to ", bound - 1);
+    fail_index(op, index.shape(), first, values[first], bound);
 }
 
 void cpu::index_select(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {

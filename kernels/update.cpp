@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "gradus/kernels/parallel.h"
+#include "gradus/kernels/update_checks.h"
 
 namespace gradus::kernels {
 namespace {
@@ -16,32 +17,6 @@ constexpr int lanes = 16;
 /// What a dtype is computed in.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-void check_operand(const char* op, const char* what, const Tensor& parameter, const Tensor& x, DType dtype) {
-    check(x.shape() == parameter.shape(), op, ": the ", what, " has the shape ", x.shape(), ", the parameter ",
-          parameter.shape());
-    check(x.dtype() == dtype, op, ": the ", what, " is ", x.dtype(), ", expected ", dtype);
-    check(x.device() == parameter.device(), op, ": the ", what, " is on ", x.device(), ", the parameter on ",
-          parameter.device());
-    check(x.is_contiguous(), op, ": the ", what, " of shape ", x.shape(), " is not contiguous");
-}
-
-template <class F>
-void visit_floating(const char* op, const Tensor& x, F&& f) {
-    check(x.is_contiguous(), op, ": a tensor of shape ", x.shape(), " is not contiguous");
-    switch (x.dtype()) {
-        case DType::f32:
-            return f(float());
-        case DType::f64:
-            return f(double());
-        case DType::bf16:
-            return f(bfloat16());
-        case DType::f16:
-            return f(float16());
-        default:
-            fail(op, ": needs a floating dtype: got ", x.dtype());
-    }
-}
 
 enum class Momentum { none, first, plain, nesterov };
 

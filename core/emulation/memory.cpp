@@ -66,7 +66,13 @@ int card_of(const char* p) {
 struct sigaction before;
 thread_local char fault_text[256];
 
-[[noreturn]] void fault_in_kernel() { abandon(whereabouts() + ": " + fault_text); }
+[[noreturn]] void fault_in_kernel() {
+    {
+        const std::string report = whereabouts() + ": " + fault_text;
+        fail_block(report);
+    }
+    leave_block();
+}
 
 /// Makes the interrupted fiber go on in fault_in_kernel, as if it had called it.
 bool redirect(void* context) {
@@ -198,7 +204,8 @@ void open_devices(std::uint32_t set, int running) {
 void use_signal_stack() {
     stack_t stack{};
     stack.ss_size = 64 * 1024;
-    stack.ss_sp = std::malloc(stack.ss_size);  // lives as long as the thread, which lives as long as the process
+    // Lives as long as the thread, which lives as long as the process.
+    stack.ss_sp = mmap(nullptr, stack.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     sigaltstack(&stack, nullptr);
 }
 

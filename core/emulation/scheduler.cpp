@@ -107,12 +107,6 @@ void change(Context& from, Context& to, [[maybe_unused]] Fiber* leaving, [[maybe
 
 void to_host(Fiber& fiber) { change(fiber.context, worker->host, &fiber, nullptr); }
 
-void fail_block(const std::string& report) {
-    Worker& w = *worker;
-    if (!w.failed) w.report = report;
-    w.failed = true;
-}
-
 std::string at(const Place& place) {
     const char* name = std::strrchr(place.file ? place.file : "?", '/');
     return std::string(name ? name + 1 : place.file ? place.file : "?") + ":" + std::to_string(place.line);
@@ -331,18 +325,30 @@ void pool_main() {
 
 }  // namespace
 
+void fail_block(const std::string& report) {
+    Worker& w = *worker;
+    if (!w.failed) w.report = report;
+    w.failed = true;
+}
+
 Fiber* current_fiber() { return static_cast<Fiber*>(current_thread); }
 std::uint32_t random_below(std::uint32_t n) { return worker->below(n); }
 
 std::string whereabouts() { return block_name() + ", thread " + std::to_string(current_thread->number); }
 
-void abandon(const std::string& report) {
-    fail_block(report);
+void leave_block() {
     to_host(*current_fiber());
     __builtin_unreachable();
 }
 
-void trap(const char* what, Place place) { abandon(whereabouts() + ": " + what + " (" + at(place) + ")"); }
+void trap(const char* what, Place place) {
+    {
+        // Gone before the fiber is left: nobody comes back to destroy it.
+        const std::string report = whereabouts() + ": " + what + " (" + at(place) + ")";
+        fail_block(report);
+    }
+    leave_block();
+}
 
 void barrier(Place place) {
     if (skipped("syncthreads", place.file, place.line)) return;

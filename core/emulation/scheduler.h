@@ -59,8 +59,10 @@ struct Running {
 
 /// The fiber this host thread is in; null outside a kernel.
 Fiber* current_fiber();
-/// Ends the running block and with it the launch; the fiber is left where it is.
-[[noreturn]] void abandon(const std::string& report);
+/// Notes what went wrong in the running block; its fibers are left where they are at the next switch.
+void fail_block(const std::string& report);
+/// Leaves the running block, which has failed.
+[[noreturn]] void leave_block();
 /// "kernel k, block (1, 0, 0), thread 5", for reports.
 std::string whereabouts();
 
