@@ -52,11 +52,17 @@ bool is_final(cudaError_t status) {
     }
 }
 
+/// A kernel's name as GRADUS_LAUNCH was given it; a template stands in parentheses there.
+std::string plain_name(std::string_view name) {
+    if (name.size() > 1 && name.front() == '(' && name.back() == ')') name = name.substr(1, name.size() - 2);
+    return std::string(name);
+}
+
 std::string describe(cudaError_t status, const char* what) {
     std::string message = running.op && std::string_view(running.op) != what ? text(running.op, ": ", what) : what;
     message += text(": CUDA error ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")");
     if (!is_final(status)) return message;
-    if (running.kernel) message += text(", in the kernel ", running.kernel, " or one before it");
+    if (running.kernel) message += text(", in the kernel ", plain_name(running.kernel), " or one before it");
 #if defined(GRADUS_EMULATED)
     const std::string report = emulation::last_report();
     if (!report.empty()) message += ": " + report;
@@ -171,8 +177,8 @@ void forget_card_errors() {
 bool check_launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes) {
     check(grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535 &&
               std::uint64_t(block.x) * block.y * block.z <= 1024 && block.z <= 64 && shared_bytes <= 227 * 1024,
-          "launch of ", name, ": grid (", grid.x, ", ", grid.y, ", ", grid.z, "), block (", block.x, ", ", block.y,
-          ", ", block.z, ") or ", shared_bytes, " bytes of shared memory are beyond what a card can do");
+          "launch of ", plain_name(name), ": grid (", grid.x, ", ", grid.y, ", ", grid.z, "), block (", block.x, ", ",
+          block.y, ", ", block.z, ") or ", shared_bytes, " bytes of shared memory are beyond what a card can do");
     return grid.x > 0 && grid.y > 0 && grid.z > 0 && block.x > 0 && block.y > 0 && block.z > 0;
 }
 

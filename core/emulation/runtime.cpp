@@ -269,8 +269,8 @@ void gradus::emulation::reset_errors() {
 
 cudaError_t cudaGetLastError() {
     const Lock lock;
-    if (fault() != cudaSuccess) return fault();
-    return std::exchange(last_error, cudaSuccess);
+    const cudaError_t error = std::exchange(last_error, cudaSuccess);
+    return fault() != cudaSuccess ? fault() : error;
 }
 cudaError_t cudaPeekAtLastError() {
     const Lock lock;

@@ -114,9 +114,12 @@ std::string at(const Place& place) {
 
 std::string block_name() {
     const Worker& w = *worker;
-    char text[160];
-    std::snprintf(text, sizeof text, "kernel %s, block (%u, %u, %u)", w.running->launch.name, w.block.index.x,
-                  w.block.index.y, w.block.index.z);
+    const char* name = w.running->launch.name;
+    int length = int(std::strlen(name));
+    if (name[0] == '(') ++name, length -= 2;  // a template stands in parentheses
+    char text[240];
+    std::snprintf(text, sizeof text, "kernel %.*s, block (%u, %u, %u)", length, name, w.block.index.x, w.block.index.y,
+                  w.block.index.z);
     return text;
 }
 
