@@ -190,6 +190,9 @@ __global__ void misaligned_kernel(const float* x) {
 
 TEST_CASE("wrong kernels are reported by name and place, and the card can be mended", "[emulation][cuda]") {
     if (!have_cards(1)) return;
+    Options plain = ordered(Options::Order::in_order);  // the texts below name the thread that comes first
+    plain.copies = Options::Copies::late;
+    const With policy(plain);
     const Tensor x = zeros_on(card(0), 64);
     float* p = x.data<float>();
     const auto says = [](const std::string& report, std::initializer_list<const char*> words) {
