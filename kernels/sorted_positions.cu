@@ -24,7 +24,6 @@ __global__ void __launch_bounds__(chunk)
         if (i < n) atomicAdd(&found[digit_of(keys[i], shift)], 1);
         __syncthreads();
         counts[std::int64_t(threadIdx.x) * chunks + c] = found[threadIdx.x];
-        __syncthreads();
     }
 }
 

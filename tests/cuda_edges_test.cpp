@@ -208,14 +208,6 @@ TEST_CASE("attention equals the CPU's for every tile, head size, mask and dropou
         }
 }
 
-TEST_CASE("more than 65,535 heads, each tiny", "[cuda][attention][slow]") {
-    if (!have_cards(1)) return;
-    const Shape shape{4100, 16, 1, 2};
-    const Tensor q = numbers(shape, 1), k = numbers(shape, 2), v = numbers(shape, 3);
-    const Tensor y = scaled_dot_product_attention(to(q, card(0)), to(k, card(0)), to(v, card(0)));
-    CHECK(differs(y, doubles(v), tolerance(DType::f32)) == "");  // one key: its value
-}
-
 // ---- indexing and random numbers ----
 
 TEST_CASE("additions at repeated places run in the order of the index, whatever way is taken", "[cuda][index]") {

@@ -170,11 +170,13 @@ __global__ void masked_lane_kernel(float* x) {
 __global__ void far_kernel(float* x) {
     if (threadIdx.x == 7) x[1 << 28] = 1;
 }
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 __global__ void large_stack_kernel(float* x) {
     volatile float much[64 * 1024];
     for (int i = 0; i < 64 * 1024; i += 512) much[i] = float(i);
     x[0] = much[512];
 }
+#endif
 __global__ void unwaited_kernel(const float* x, float* y) {
     GRADUS_SHARED(float, part, [4]);
     emulation::copy_async(part, x, 16);

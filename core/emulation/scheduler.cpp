@@ -80,12 +80,11 @@ struct Worker {
         return std::uint32_t((random >> 11) % n);
     }
     Fiber& pop() {
-        std::uint16_t& first = ready[head % (most_threads * 2)];
         const Options::Order order = options().order;
+        if (order == Options::Order::reverse) return (*fibers)[ready[--tail % (most_threads * 2)]];
+        std::uint16_t& first = ready[head % (most_threads * 2)];
         if (order == Options::Order::random)
             std::swap(first, ready[(head + below(ready_count())) % (most_threads * 2)]);
-        else if (order == Options::Order::reverse)
-            std::swap(first, ready[(tail - 1) % (most_threads * 2)]);
         return (*fibers)[ready[head++ % (most_threads * 2)]];
     }
 };
@@ -265,9 +264,9 @@ void run_block(Worker& w, Running& running, std::uint64_t number) {
         fiber.number = n, fiber.lane = n & 31, fiber.warp = n >> 5;
         fiber.state = State::ready, fiber.group_count = 0, fiber.group_open = false;
         if (fiber.fresh) {
+            GRADUS_ASAN(__asan_unpoison_memory_region(fiber.stack, stack_bytes);)
             make_context(fiber.context, fiber.stack, stack_bytes, &fiber_main);
             fiber.fresh = false, fiber.fake_stack = nullptr;
-            GRADUS_ASAN(__asan_unpoison_memory_region(fiber.stack, stack_bytes);)
         }
         w.push(i);
     }

@@ -1,191 +1,140 @@
-// Attention backward: see Note [Attention on a card]. One kernel adds up y g over each row; one walks over the queries
-// for each tile of keys and gives dk and dv; one walks over the keys for each tile of queries and gives dq. So every
-// sum has one owner and one order, at the price of computing the scores twice: 14 B H T S D flops (4 of them twice),
-// half when causal.
+// Attention backward: see Note [Attention on a card]. One kernel adds up y g over each row. Then blocks that own keys
+// walk over the queries and give dk and dv, and blocks that own queries walk over the keys and give dq: the price of
+// one owner for every sum is that scores are computed twice. Flops: 14 B H T S D, half of that when causal.
 #include "gradus/kernels/attention/attention.cuh"
 
 namespace gradus::kernels::cuda {
 namespace {
 
-template <class A, int head>
-struct Tile {
-    static constexpr int shrink = sizeof(A) == 8 ? 2 : 1;
-    static constexpr int queries = std::max(16, (head <= 64 ? 64 : head == 128 ? 32 : 16) / shrink);
-    static constexpr int keys = head <= 64 ? 32 : head == 128 ? 32 / shrink : 16;
-    static constexpr std::size_t bytes = (2 * (queries + keys) * (head + 1) + 2 * queries * (keys + 1)) * sizeof(A) +
-                                         queries * Kept<queries, keys>::bytes;
-};
+template <class A, int w>
+constexpr std::size_t shared_bytes(int rows) {
+    using S = Tile<A, w>;
+    return std::size_t(2 * (rows + S::columns) * S::pitch + rows * S::across + 2 * most_rows) * sizeof(A) +
+           Decisions<A>::bytes;
+}
 
-/// dot (B, H, T) = sum of y g over a row: a warp a row.
+/// dot (B, H, T) = Σ y g over a row: a warp a row.
 template <class T>
-__global__ void __launch_bounds__(attention_threads)
-    row_dots_kernel(Heads<const T> y, Heads<const T> g, Wide<T>* dot, std::int64_t H, std::int64_t queries, int E,
-                    std::int64_t rows) {
-    const int lane = int(threadIdx.x % 32);
-    const std::int64_t warps = std::int64_t(gridDim.x) * (attention_threads / 32);
-    for (std::int64_t r = std::int64_t(blockIdx.x) * (attention_threads / 32) + threadIdx.x / 32; r < rows;
-         r += warps) {
-        const std::int64_t t = r % queries, h = r / queries % H, b = r / queries / H;
-        const T *value = y.head(b, h) + t * y.stride, *slope = g.head(b, h) + t * g.stride;
+__global__ void __launch_bounds__(256)
+    row_dots_kernel(Heads<const T> y, Heads<const T> g, Wide<T>* dot, std::int64_t H, std::int64_t count) {
+    const std::int64_t warps = std::int64_t(gridDim.x) * 8;
+    for (std::int64_t i = std::int64_t(blockIdx.x) * 8 + threadIdx.x / 32; i < count; i += warps) {
+        const std::int64_t row = i % y.rows, h = i / y.rows % H, b = i / y.rows / H;
+        const T *value = y.head(b, h).data + row * y.stride, *slope = g.head(b, h).data + row * g.stride;
         Wide<T> sum = 0;
-        for (int e = lane; e < E; e += 32) sum += Wide<T>(value[e]) * Wide<T>(slope[e]);
+        for (std::int64_t e = threadIdx.x % 32; e < y.n; e += 32) sum += Wide<T>(value[e]) * Wide<T>(slope[e]);
         sum = warp_sum(sum);
-        if (lane == 0) dot[r] = sum;
+        if (threadIdx.x % 32 == 0) dot[i] = sum;
     }
 }
 
-/// The tiles of one step in shared memory.
-template <class T, int head>
-struct Step {
-    using A = Wide<T>;
-    using S = Tile<A, head>;
-    using Bits = Kept<S::queries, S::keys>;
-    static constexpr int rows = S::queries / 16, columns = S::keys / 16, parts = head / 16, pitch = head + 1,
-                         across = S::keys + 1;
-    A *q, *d, *k, *v, *weight,
-        *slope;  // d: dL/dy; weight and slope: (queries, keys) of the dropped weights and dL/dscore
-    std::uint8_t* bits;
+/// Which of the two gradient kernels: its block owns queries and gives dq, or owns keys and gives dk and dv.
+enum class Owned { queries, keys };
 
-    __device__ explicit Step(A* shared) {
-        q = shared, d = q + S::queries * pitch, k = d + S::queries * pitch, v = k + S::keys * pitch;
-        weight = v + S::keys * pitch, slope = weight + S::queries * across;
-        bits = reinterpret_cast<std::uint8_t*>(slope + S::queries * across);
-    }
-    __device__ void load_queries(const Operands<T>& o, const Heads<const T>& g, std::int64_t b, std::int64_t h,
-                                 std::int64_t query) const {
-        load_tile<S::queries, head>(o.q.head(b, h), o.q.stride, query, o.queries, o.D, o.scale, q);
-        load_tile<S::queries, head>(g.head(b, h), g.stride, query, o.queries, o.E, A(1), d);
-    }
-    __device__ void load_keys(const Operands<T>& o, std::int64_t b, std::int64_t h, std::int64_t key) const {
-        load_tile<S::keys, head>(o.k.head(b, h), o.k.stride, key, o.keys, o.D, A(1), k);
-        load_tile<S::keys, head>(o.v.head(b, h), o.v.stride, key, o.keys, o.E, A(1), v);
-    }
-    /// Fills weight and slope; the tiles have been loaded.
-    __device__ void scores(const Operands<T>& o, const A* lse, const A* dot, std::int64_t b, std::int64_t h,
-                           std::int64_t query, std::int64_t key) const {
-        const int x = int(threadIdx.x % 16), y = int(threadIdx.x / 16) * rows;
-        A score[rows][columns] = {}, wanted[rows][columns] = {};
-#pragma unroll 4
-        for (int n = 0; n < head; ++n) {
-#pragma unroll
-            for (int i = 0; i < rows; ++i)
-#pragma unroll
-                for (int j = 0; j < columns; ++j) {
-                    score[i][j] += q[(y + i) * pitch + n] * k[(x + 16 * j) * pitch + n];
-                    wanted[i][j] += d[(y + i) * pitch + n] * v[(x + 16 * j) * pitch + n];
-                }
-        }
-#pragma unroll
-        for (int i = 0; i < rows; ++i) {
-            const std::int64_t t = query + y + i, row = (b * o.H + h) * o.queries + t;
-            const A shift = t < o.queries ? lse[row] : A(INFINITY), total = t < o.queries ? dot[row] : A(0);
-#pragma unroll
-            for (int j = 0; j < columns; ++j) {
-                const int c = x + 16 * j;
-                const A p = score_exp(o.visible(score[i][j], b, h, t, key + c) - shift);
-                const A factor = !o.drops ? A(1) : Bits::at(o, b, h, query, key, y + i, c, bits) ? o.kept_scale : A(0);
-                weight[(y + i) * across + c] = p * factor;
-                slope[(y + i) * across + c] = p * (wanted[i][j] * factor - total);
-            }
-        }
-    }
-};
-
-template <class T, int head>
-__global__ void __launch_bounds__(attention_threads)
-    keys_kernel(Operands<T> o, Heads<const T> g, const Wide<T>* lse, const Wide<T>* dot, Heads<T> gk, Heads<T> gv,
-                std::int64_t tiles, std::int64_t count) {
+/// Scores and dL/dweight of a tile become dL/dscore and (dropped) weights.
+template <Owned owned, class T, int own>
+__device__ __forceinline__ void differentiate(const Operands<T>& o, const Sight<T>& sight,
+                                              const Decisions<T>& decisions, const Wide<T>* lse, const Wide<T>* dot,
+                                              int query, int key, bool all_visible, Wide<T> (&score)[lane_rows][own],
+                                              Wide<T> (&slope)[lane_rows][own]) {
     using A = Wide<T>;
-    using S = Tile<A, head>;
-    using Parts = Step<T, head>;
+#pragma unroll
+    for (int i = 0; i < lane_rows; ++i)
+#pragma unroll
+        for (int j = 0; j < own; ++j) {
+            const int row = own_row() + further(i), column = own_column() + 16 * j;
+            const int q = owned == Owned::queries ? row : column, k = owned == Owned::queries ? column : row;
+            A x = score[i][j];
+            if (!all_visible) x = k < sight.open(query + q, key) ? sight.masked(x, query + q, key + k) : A(-INFINITY);
+            const A weight = weight_exp(x - lse[q]);
+            const A factor = o.drops ? decisions.factor(o, query, q, key, k) : A(1);
+            // What is not seen has no slope, also where its value is NaN.
+            score[i][j] = weight == A(0) ? A(0) : weight * (slope[i][j] * factor - dot[q]);
+            slope[i][j] = weight * factor;
+        }
+}
+
+template <class T, int w, Owned owned>
+__global__ void __launch_bounds__(most_warps * 32, 2)
+    gradient_kernel(Operands<T> o, Heads<const T> g, const Wide<T>* all_lse, const Wide<T>* all_dots,
+                    Heads<T> first_result, Heads<T> second_result, Jobs jobs) {
+    using A = Wide<T>;
+    using S = Tile<A, w>;
+    constexpr bool by_key = owned == Owned::keys;
     GRADUS_DYNAMIC_SHARED(A, shared);
-    const Parts step(shared);
-    constexpr int owned = S::keys / 16;
-    const int x = int(threadIdx.x % 16), y = int(threadIdx.x / 16) * owned;
-    for (std::int64_t job = blockIdx.x; job < count; job += gridDim.x) {
-        const std::int64_t key = job % tiles * S::keys, h = job / tiles % o.H, b = job / tiles / o.H;
-        step.load_keys(o, b, h, key);
-        A k_sum[owned][Parts::parts] = {}, v_sum[owned][Parts::parts] = {};
-        std::int64_t query = 0;
-        while (query < o.queries && o.key_end(query + S::queries) <= key)
-            query += S::queries;  // they see none of these
-        for (; query < o.queries; query += S::queries) {
-            step.load_queries(o, g, b, h, query);
-            if (o.drops) Parts::Bits::draw(o, b, h, query, key, step.bits);
-            __syncthreads();
-            step.scores(o, lse, dot, b, h, query, key);
-            __syncthreads();
-#pragma unroll 4
-            for (int t = 0; t < S::queries; ++t)
-#pragma unroll
-                for (int i = 0; i < owned; ++i) {
-                    const A p = step.weight[t * Parts::across + y + i], s = step.slope[t * Parts::across + y + i];
-#pragma unroll
-                    for (int c = 0; c < Parts::parts; ++c) {
-                        v_sum[i][c] += p * step.d[t * Parts::pitch + x + 16 * c];
-                        k_sum[i][c] += s * step.q[t * Parts::pitch + x + 16 * c];  // q holds the scale
+    // Scores are first · other_first, dL/dweight is second · other_second; the block owns the rows of the former.
+    const int rows = int(blockDim.x) / 2;
+    A *const first_tile = shared, *const second_tile = first_tile + rows * S::pitch,
+             *const other_first_tile = second_tile + rows * S::pitch,
+             *const other_second_tile = other_first_tile + S::columns * S::pitch,
+             *const weights = other_second_tile + S::columns * S::pitch, *const lse = weights + rows * S::across,
+             *const dot = lse + most_rows;
+    for (std::int64_t job = blockIdx.x; job < jobs.count; job += gridDim.x) {
+        const Job at(jobs, job, o.H);
+        const Head<const T> q = o.q.head(at.b, at.h), k = o.k.head(at.b, at.h), v = o.v.head(at.b, at.h),
+                            d = g.head(at.b, at.h);
+        const Head<const T>&first = by_key ? k : q, &second = by_key ? v : d;
+        const Head<const T>&other_first = by_key ? q : k, &other_second = by_key ? d : v;
+        const Sight<T> sight(o, at.b, at.h);
+        const Decisions<T> decisions(o, at.b, at.h, dot + most_rows);
+        const int feature = at.part * w;
+        const std::int64_t head = (at.b * o.H + at.h) * o.queries;
+        // With a causal mask the last queries and the first keys have the most work.
+        const int row = (by_key ? at.tile : jobs.tiles - 1 - at.tile) * rows;
+        const int begin = by_key ? sight.query_begin(row) : 0;
+        const int end = by_key ? o.queries : sight.key_end(row + rows);
+        const bool busy = row + int(threadIdx.x / 32) * warp_rows < first.rows;
+        A first_sum[lane_rows][S::parts] = {}, second_sum[by_key ? lane_rows : 1][S::parts] = {};
+        for (int other = begin; other < end; other += S::columns) {
+            const int query = by_key ? other : row, key = by_key ? row : other;
+            const int query_count = by_key ? S::columns : rows, key_count = by_key ? rows : S::columns;
+            const int columns = depth_of(end - other, S::columns);
+            A score[lane_rows][S::own] = {}, slope[lane_rows][S::own] = {};
+            for (int n = 0; n == 0 || n < o.D || n < o.E; n += w) {
+                __syncthreads();  // the last tiles have been used
+                if (other == begin || o.D > w || o.E > w) {
+                    load_tile<w>(first, row, rows, n, o.scale, first_tile);
+                    load_tile<w>(second, row, rows, n, A(1), second_tile);
+                }
+                load_tile<w>(other_first, other, columns, n, A(1), other_first_tile);
+                load_tile<w>(other_second, other, columns, n, A(1), other_second_tile);
+                if (n == 0 && (by_key || other == begin))
+                    for (int i = int(threadIdx.x); i < query_count; i += int(blockDim.x)) {
+                        const bool inside = query + i < o.queries;
+                        lse[i] = inside ? all_lse[head + query + i] : A(INFINITY);
+                        dot[i] = inside ? all_dots[head + query + i] : A(0);
                     }
-                }
-            __syncthreads();
-        }
-#pragma unroll
-        for (int i = 0; i < owned; ++i) {
-            const std::int64_t s = key + y + i;
-            if (s >= o.keys) continue;
-            T *to_k = gk.head(b, h) + s * gk.stride, *to_v = gv.head(b, h) + s * gv.stride;
-#pragma unroll
-            for (int c = 0; c < Parts::parts; ++c) {
-                if (x + 16 * c < o.D) to_k[x + 16 * c] = T(k_sum[i][c]);
-                if (x + 16 * c < o.E) to_v[x + 16 * c] = T(v_sum[i][c]);
+                if (n == 0 && o.drops) decisions.draw(o, query, by_key ? columns : rows, key, by_key ? rows : columns);
+                __syncthreads();
+                if (!busy) continue;
+                add_scores<w>(first_tile, other_first_tile, depth_of(o.D - n, w), score);
+                add_scores<w>(second_tile, other_second_tile, depth_of(o.E - n, w), slope);
             }
-        }
-        __syncthreads();
-    }
-}
-
-template <class T, int head>
-__global__ void __launch_bounds__(attention_threads)
-    queries_kernel(Operands<T> o, Heads<const T> g, const Wide<T>* lse, const Wide<T>* dot, Heads<T> gq,
-                   std::int64_t tiles, std::int64_t count) {
-    using A = Wide<T>;
-    using S = Tile<A, head>;
-    using Parts = Step<T, head>;
-    GRADUS_DYNAMIC_SHARED(A, shared);
-    const Parts step(shared);
-    constexpr int owned = S::queries / 16;
-    const int x = int(threadIdx.x % 16), y = int(threadIdx.x / 16) * owned;
-    for (std::int64_t job = blockIdx.x; job < count; job += gridDim.x) {
-        const std::int64_t query = job % tiles * S::queries, h = job / tiles % o.H, b = job / tiles / o.H;
-        step.load_queries(o, g, b, h, query);
-        A sum[owned][Parts::parts] = {};
-        const std::int64_t last = query + S::queries < o.queries ? query + S::queries : o.queries;
-        const std::int64_t end = o.key_end(last);
-        for (std::int64_t key = 0; key < end; key += S::keys) {
-            step.load_keys(o, b, h, key);
-            if (o.drops) Parts::Bits::draw(o, b, h, query, key, step.bits);
-            __syncthreads();
-            step.scores(o, lse, dot, b, h, query, key);
-            __syncthreads();
-#pragma unroll 4
-            for (int s = 0; s < S::keys; ++s)
-#pragma unroll
-                for (int i = 0; i < owned; ++i) {
-                    const A p = step.slope[(y + i) * Parts::across + s];
-#pragma unroll
-                    for (int c = 0; c < Parts::parts; ++c) sum[i][c] += p * step.k[s * Parts::pitch + x + 16 * c];
-                }
-            __syncthreads();
+            if (o.D > w || o.E > w) {  // the features that this block adds up
+                __syncthreads();
+                load_tile<w>(other_first, other, columns, feature, A(1), other_first_tile);
+                load_tile<w>(other_second, other, columns, feature, A(1), other_second_tile);
+                __syncthreads();
+            }
+            if (!busy) continue;
+            differentiate<owned>(o, sight, decisions, lse, dot, query, key,
+                                 sight.all(query, query_count, key, key_count), score, slope);
+            if constexpr (by_key) {
+                store_weights<w>(slope, weights);
+                __syncwarp();
+                add_results<w>(weights, other_second_tile, columns, second_sum);
+                __syncwarp();
+            }
+            store_weights<w>(score, weights);
+            __syncwarp();
+            add_results<w>(weights, other_first_tile, columns, first_sum);
         }
 #pragma unroll
-        for (int i = 0; i < owned; ++i) {
-            const std::int64_t t = query + y + i;
-            if (t >= o.queries) continue;
-            T* to = gq.head(b, h) + t * gq.stride;
-#pragma unroll
-            for (int c = 0; c < Parts::parts; ++c)
-                if (x + 16 * c < o.D) to[x + 16 * c] = T(sum[i][c] * o.scale);
+        for (int i = 0; i < lane_rows; ++i) {
+            const int to = row + own_row() + further(i);
+            store_row<w>(first_sum[i], o.scale, first_result.head(at.b, at.h), to, feature);
+            if constexpr (by_key) store_row<w>(second_sum[i], A(1), second_result.head(at.b, at.h), to, feature);
         }
-        __syncthreads();
     }
 }
 
@@ -197,21 +146,21 @@ void attention_backward(const Attention& a, const Tensor& y, const Tensor& lse, 
         using T = decltype(zero);
         using A = Wide<T>;
         const Device device = g.device();
-        const Operands<T> o(a);
-        const std::int64_t heads = o.B * o.H, rows = heads * o.queries;
-        const Tensor dots = Tensor::empty({rows}, dtype_of<A>, device);
-        GRADUS_LAUNCH((row_dots_kernel<T>), device, grid_for(rows, attention_threads / 32), attention_threads, 0,
-                      Heads<const T>(y), Heads<const T>(g), dots.data<A>(), o.H, o.queries, o.E, rows);
-        visit_head_size(std::max(a.q.size(3), a.v.size(3)), [&](auto head) {
-            using S = Tile<A, head.value>;
-            const auto grid = [](std::int64_t count) { return unsigned(std::min<std::int64_t>(count, 0x7fffffff)); };
-            const std::int64_t key_tiles = ceil_div(o.keys, S::keys), query_tiles = ceil_div(o.queries, S::queries);
-            GRADUS_LAUNCH((keys_kernel<T, head.value>), device, grid(heads * key_tiles), attention_threads, S::bytes, o,
-                          Heads<const T>(g), lse.data<A>(), dots.data<A>(), Heads<T>(gk), Heads<T>(gv), key_tiles,
-                          heads * key_tiles);
-            GRADUS_LAUNCH((queries_kernel<T, head.value>), device, grid(heads * query_tiles), attention_threads,
-                          S::bytes, o, Heads<const T>(g), lse.data<A>(), dots.data<A>(), Heads<T>(gq), query_tiles,
-                          heads * query_tiles);
+        const Tensor dots = Tensor::empty(lse.shape(), lse.dtype(), device);
+        GRADUS_LAUNCH((row_dots_kernel<T>), device, grid_for(dots.numel(), 8), 256, 0, Heads<const T>(y),
+                      Heads<const T>(g), dots.data<A>(), a.q.size(1), dots.numel());
+        const auto bytes = [](auto width) { return shared_bytes<A, width.value>(most_rows); };
+        visit_width<A>(a, bytes, [&](auto width) {
+            constexpr int w = width.value;
+            const Operands<T> o(a);
+            const Heads<const T> slope(g);
+            const Heads<T> q(gq), k(gk), v(gv);
+            const Jobs by_key(a, o.keys, std::max(o.D, o.E), w), by_query(a, o.queries, o.D, w);
+            GRADUS_LAUNCH((gradient_kernel<T, w, Owned::keys>), device, by_key.grid(), by_key.threads,
+                          (shared_bytes<A, w>(by_key.rows())), o, slope, lse.data<A>(), dots.data<A>(), k, v, by_key);
+            GRADUS_LAUNCH((gradient_kernel<T, w, Owned::queries>), device, by_query.grid(), by_query.threads,
+                          (shared_bytes<A, w>(by_query.rows())), o, slope, lse.data<A>(), dots.data<A>(), q, q,
+                          by_query);
         });
     });
 }

@@ -6,114 +6,120 @@
 namespace gradus::kernels::cuda {
 namespace {
 
-/// Queries and keys of a tile: as many as keep shared memory below 100 KB.
-template <class A, int head>
-struct Tile {
-    static constexpr int shrink = sizeof(A) == 8 ? 2 : 1;
-    static constexpr int queries = (head <= 128 ? 64 : 32) / shrink;
-    static constexpr int keys = std::max(16, (head <= 64 ? 64 : head == 128 ? 32 : 16) / shrink);
-    static constexpr std::size_t bytes =
-        ((queries + 2 * keys) * (head + 1) + queries * (keys + 1)) * sizeof(A) + queries * Kept<queries, keys>::bytes;
+template <class A, int w>
+constexpr std::size_t shared_bytes(int rows) {
+    using S = Tile<A, w>;
+    return std::size_t((rows + 2 * S::columns) * S::pitch + rows * S::across) * sizeof(A) + Decisions<A>::bytes;
+}
+
+/// The running maximum and sum of a thread's rows while their keys come tile by tile.
+template <class A>
+struct Running {
+    A top[lane_rows], sum[lane_rows];  // `sum` of the thread's own columns only
+
+    __device__ Running() {
+#pragma unroll
+        for (int i = 0; i < lane_rows; ++i) top[i] = A(-INFINITY), sum[i] = 0;
+    }
+    /// Scores become weights e^(score - maximum); older results of row i are to be scaled by what is returned.
+    template <int own>
+    __device__ A add(int i, A (&score)[own]) {
+        A now = top[i];
+#pragma unroll
+        for (int j = 0; j < own; ++j) now = score[j] > now ? score[j] : now;
+#pragma unroll
+        for (int o = 8; o > 0; o /= 2) {
+            const A other = __shfl_xor_sync(all_lanes, now, o);
+            now = other > now ? other : now;
+        }
+        const A shift = now == A(-INFINITY) ? A(0) : now, shrink = weight_exp(top[i] - shift);
+        A part = 0;
+#pragma unroll
+        for (int j = 0; j < own; ++j) part += score[j] = weight_exp(score[j] - shift);
+        sum[i] = sum[i] * shrink + part;
+        top[i] = now;
+        return shrink;
+    }
+    __device__ A total(int i) const {
+        A all = sum[i];
+#pragma unroll
+        for (int o = 8; o > 0; o /= 2) all += __shfl_xor_sync(all_lanes, all, o);
+        return all;
+    }
 };
 
-template <class T, int head>
-__global__ void __launch_bounds__(attention_threads)
-    attention_kernel(Operands<T> o, Heads<T> result, Wide<T>* lse, std::int64_t tiles, std::int64_t count) {
+template <class T, int w>
+__global__ void __launch_bounds__(most_warps * 32, w > 64 || sizeof(T) == 8 ? 2 : 3)
+    attention_kernel(Operands<T> o, Heads<T> y, Wide<T>* lse, Jobs jobs) {
     using A = Wide<T>;
-    using S = Tile<A, head>;
-    using Bits = Kept<S::queries, S::keys>;
-    constexpr int rows = S::queries / 16, columns = S::keys / 16, parts = head / 16, pitch = head + 1;
+    using S = Tile<A, w>;
     GRADUS_DYNAMIC_SHARED(A, shared);
-    A *const q = shared, *const k = q + S::queries * pitch, *const v = k + S::keys * pitch,
-             *const weight = v + S::keys * pitch;
-    auto* const bits = reinterpret_cast<std::uint8_t*>(weight + S::queries * (S::keys + 1));
-    const int x = int(threadIdx.x % 16), y = int(threadIdx.x / 16) * rows;
-    for (std::int64_t job = blockIdx.x; job < count; job += gridDim.x) {
-        const std::int64_t query = job % tiles * S::queries, h = job / tiles % o.H, b = job / tiles / o.H;
-        load_tile<S::queries, head>(o.q.head(b, h), o.q.stride, query, o.queries, o.D, o.scale, q);
-        A top[rows], total[rows], sum[rows][parts];
-#pragma unroll
-        for (int i = 0; i < rows; ++i) {
-            top[i] = A(-INFINITY), total[i] = 0;
-#pragma unroll
-            for (int c = 0; c < parts; ++c) sum[i][c] = 0;
-        }
-        const std::int64_t last = query + S::queries < o.queries ? query + S::queries : o.queries;
-        const std::int64_t end = o.key_end(last);
-        for (std::int64_t key = 0; key < end; key += S::keys) {
-            load_tile<S::keys, head>(o.k.head(b, h), o.k.stride, key, o.keys, o.D, A(1), k);
-            load_tile<S::keys, head>(o.v.head(b, h), o.v.stride, key, o.keys, o.E, A(1), v);
-            if (o.drops) Bits::draw(o, b, h, query, key, bits);
-            __syncthreads();
-            A score[rows][columns] = {};
-#pragma unroll 8
-            for (int d = 0; d < head; ++d) {
-                A left[rows], right[columns];
-#pragma unroll
-                for (int i = 0; i < rows; ++i) left[i] = q[(y + i) * pitch + d];
-#pragma unroll
-                for (int j = 0; j < columns; ++j) right[j] = k[(x + 16 * j) * pitch + d];
-#pragma unroll
-                for (int i = 0; i < rows; ++i)
-#pragma unroll
-                    for (int j = 0; j < columns; ++j) score[i][j] += left[i] * right[j];
+    const int rows = int(blockDim.x) / 2;
+    A *const q_tile = shared, *const k_tile = q_tile + rows * S::pitch, *const v_tile = k_tile + S::columns * S::pitch,
+             *const weights = v_tile + S::columns * S::pitch;
+    for (std::int64_t job = blockIdx.x; job < jobs.count; job += gridDim.x) {
+        const Job at(jobs, job, o.H);
+        const Head<const T> q = o.q.head(at.b, at.h), k = o.k.head(at.b, at.h), v = o.v.head(at.b, at.h);
+        const Sight<T> sight(o, at.b, at.h);
+        const Decisions<T> decisions(o, at.b, at.h, weights + rows * S::across);
+        // From the last tile on: with a causal mask it has the most keys.
+        const int query = (jobs.tiles - 1 - at.tile) * rows, feature = at.part * w;
+        const int end = sight.key_end(query + rows);
+        const bool busy = query + int(threadIdx.x / 32) * warp_rows < o.queries;
+        Running<A> running;
+        A sum[lane_rows][S::parts] = {};
+        for (int key = 0; key < end; key += S::columns) {
+            const int columns = depth_of(end - key, S::columns);
+            A score[lane_rows][S::own] = {};
+            for (int d = 0; d == 0 || d < o.D; d += w) {
+                __syncthreads();  // the last tiles have been used
+                if (key == 0 || o.D > w) load_tile<w>(q, query, rows, d, o.scale, q_tile);
+                load_tile<w>(k, key, columns, d, A(1), k_tile);
+                if (d == 0) load_tile<w>(v, key, columns, feature, A(1), v_tile);
+                if (d == 0 && o.drops) decisions.draw(o, query, rows, key, columns);
+                __syncthreads();
+                if (busy) add_scores<w>(q_tile, k_tile, depth_of(o.D - d, w), score);
             }
+            if (!busy) continue;
+            if (!sight.all(query, rows, key, S::columns))
 #pragma unroll
-            for (int i = 0; i < rows; ++i) {
-                A now = top[i];
+                for (int i = 0; i < lane_rows; ++i) {
+                    const int row = query + own_row() + further(i);
+                    const int open = sight.open(row, key);
 #pragma unroll
-                for (int j = 0; j < columns; ++j) {
-                    score[i][j] = o.visible(score[i][j], b, h, query + y + i, key + x + 16 * j);
-                    now = score[i][j] > now ? score[i][j] : now;
+                    for (int j = 0; j < S::own; ++j) {
+                        const int column = own_column() + 16 * j;
+                        score[i][j] = column < open ? sight.masked(score[i][j], row, key + column) : A(-INFINITY);
+                    }
                 }
-                for (int w = 8; w > 0; w /= 2) {
-                    const A other = __shfl_xor_sync(all_lanes, now, w);
-                    now = other > now ? other : now;
-                }
-                const A shift = now == A(-INFINITY) ? A(0) : now, shrink = score_exp(top[i] - shift);
-                A part = 0;
 #pragma unroll
-                for (int j = 0; j < columns; ++j) {
-                    A p = score_exp(score[i][j] - shift);
-                    part += p;
-                    if (o.drops) p = Bits::at(o, b, h, query, key, y + i, x + 16 * j, bits) ? p * o.kept_scale : A(0);
-                    weight[(y + i) * (S::keys + 1) + x + 16 * j] = p;
-                }
-                for (int w = 8; w > 0; w /= 2) part += __shfl_xor_sync(all_lanes, part, w);
-                total[i] = total[i] * shrink + part;
-                top[i] = now;
+            for (int i = 0; i < lane_rows; ++i) {
+                const A shrink = running.add(i, score[i]);
 #pragma unroll
-                for (int c = 0; c < parts; ++c) sum[i][c] *= shrink;
+                for (int c = 0; c < S::parts; ++c) sum[i][c] *= shrink;
             }
-            __syncwarp();  // a half warp reads the weights that it wrote itself
-#pragma unroll 4
-            for (int s = 0; s < S::keys; ++s) {
-                A p[rows];
+            if (o.drops)
 #pragma unroll
-                for (int i = 0; i < rows; ++i) p[i] = weight[(y + i) * (S::keys + 1) + s];
+                for (int i = 0; i < lane_rows; ++i)
 #pragma unroll
-                for (int c = 0; c < parts; ++c) {
-                    const A value = v[s * pitch + x + 16 * c];
-#pragma unroll
-                    for (int i = 0; i < rows; ++i) sum[i][c] += p[i] * value;
-                }
-            }
-            __syncthreads();
+                    for (int j = 0; j < S::own; ++j)
+                        score[i][j] *= decisions.factor(o, query, own_row() + further(i), key, own_column() + 16 * j);
+            store_weights<w>(score, weights);
+            __syncwarp();
+            add_results<w>(weights, v_tile, columns, sum);
         }
 #pragma unroll
-        for (int i = 0; i < rows; ++i) {
-            const std::int64_t t = query + y + i;
-            if (t >= o.queries) continue;
-            // A row that sees nothing is 0, also where a value that nobody saw is NaN.
-            const A factor = total[i] == A(0) ? A(0) : A(1) / total[i];
-            T* out = result.head(b, h) + t * result.stride;
+        for (int i = 0; i < lane_rows; ++i) {
+            const int row = query + own_row() + further(i);
+            const A total = running.total(i);
+            if (total == A(0))  // a row that sees nothing is 0, also where a value that nobody saw is NaN
 #pragma unroll
-            for (int c = 0; c < parts; ++c)
-                if (x + 16 * c < o.E) out[x + 16 * c] = T(total[i] == A(0) ? A(0) : sum[i][c] * factor);
-            if (x == 0)
-                lse[(b * o.H + h) * o.queries + t] = total[i] == A(0) ? A(INFINITY) : top[i] + math::log(total[i]);
+                for (int c = 0; c < S::parts; ++c) sum[i][c] = 0;
+            store_row<w>(sum[i], total == A(0) ? A(0) : A(1) / total, y.head(at.b, at.h), row, feature);
+            if (row < o.queries && at.part == 0 && own_column() == 0)
+                lse[(at.b * o.H + at.h) * o.queries + row] =
+                    total == A(0) ? A(INFINITY) : running.top[i] + math::log(total);
         }
-        __syncthreads();  // before the next tile of queries is loaded over this one
     }
 }
 
@@ -122,13 +128,13 @@ __global__ void __launch_bounds__(attention_threads)
 void attention(const Attention& a, const Tensor& y, const Tensor& lse) {
     visit_attention(a.q.dtype(), [&](auto zero) {
         using T = decltype(zero);
-        visit_head_size(std::max(a.q.size(3), a.v.size(3)), [&](auto head) {
-            using S = Tile<Wide<T>, head.value>;
-            const Operands<T> operands(a);
-            const std::int64_t tiles = ceil_div(operands.queries, S::queries), count = operands.B * operands.H * tiles;
-            const auto grid = unsigned(std::min<std::int64_t>(count, 0x7fffffff));
-            GRADUS_LAUNCH((attention_kernel<T, head.value>), y.device(), grid, attention_threads, S::bytes, operands,
-                          Heads<T>(y), lse.data<Wide<T>>(), tiles, count);
+        using A = Wide<T>;
+        const auto bytes = [](auto width) { return shared_bytes<A, width.value>(most_rows); };
+        visit_width<A>(a, bytes, [&](auto width) {
+            const Jobs jobs(a, a.q.size(2), a.v.size(3), width.value);
+            GRADUS_LAUNCH((attention_kernel<T, width.value>), y.device(), jobs.grid(), jobs.threads,
+                          (shared_bytes<A, width.value>(jobs.rows())), Operands<T>(a), Heads<T>(y), lse.data<A>(),
+                          jobs);
         });
     });
 }
