@@ -2,7 +2,7 @@
 // learned positions, vocabulary 8000, batch 128 of 24 tokens; cross-entropy, clip 1.0, Adam 5e-4; all in f32.
 #include <sys/resource.h>
 
-#include "bench.h"
+#include "card.h"
 #include "gradus/nn/clip.h"
 #include "gradus/nn/optimizer.h"
 #include "gradus/nn/seq2seq.h"
@@ -28,20 +28,22 @@ double step_flops() {
     return 6 * rows * weights + 9 * 3 * 4.0 * batch * length * length * d;
 }
 
-void training(benchmark::State& state) {
+void training(benchmark::State& state, Device device) {
     Generator rng(0);
     TransformerOptions options;
     options.source_vocabulary = options.target_vocabulary = vocabulary;
     options.d_model = 256, options.heads = 8, options.hidden = 512;
     options.encoder_layers = options.decoder_layers = 3;
     Transformer model(options, rng);
+    model.to(device);
     model.train();
     AdamOptions adam;
     adam.lr = 5e-4;
     Adam optimizer(model.named_parameters(), adam);
     const NamedTensors parameters = model.named_parameters();
 
-    const Tensor source = ids({batch, length}, 2, vocabulary), target = ids({batch, length + 1}, 2, vocabulary);
+    const Tensor source = to(ids({batch, length}, 2, vocabulary), device),
+                 target = to(ids({batch, length + 1}, 2, vocabulary), device);
     const Tensor given = contiguous(slice(target, 1, 0, length)),
                  wanted = reshape(slice(target, 1, 1, length + 1), {batch * length});
     CrossEntropyOptions loss_options;
@@ -60,21 +62,29 @@ void training(benchmark::State& state) {
     };
     // The first steps fill the pool; measure() runs two more that do not count.
     step(), step();
-    const std::int64_t allocations = pool_statistics().system_allocations, faults = page_faults();
+    const std::int64_t allocations = pool_statistics(device).system_allocations, faults = page_faults();
     std::int64_t steps = 0;
-    measure(state, {.flops = step_flops()}, [&] { step(), ++steps; });
+    const auto counted = [&] { step(), ++steps; };
+    if (device.kind == Device::cpu)
+        measure(state, {.flops = step_flops()}, counted);
+    else
+        measure_on_card(state, {.flops = step_flops()}, counted);
     state.counters["tokens/s"] = batch * length / state.counters["seconds"];
-    state.counters["system_allocations"] = double(pool_statistics().system_allocations - allocations);
+    state.counters["system_allocations"] = double(pool_statistics(device).system_allocations - allocations);
     state.counters["faults/step"] = double(page_faults() - faults) / double(steps);
     state.counters["loss"] = loss;
-    state.counters["MB_peak"] = double(pool_statistics().peak) * 1e-6;
+    state.counters["MB_peak"] = double(pool_statistics(device).peak) * 1e-6;
 }
 
 const bool registered = [] {
-    benchmark::RegisterBenchmark("training/seq2seq_128x24x8000", training)
-        ->UseManualTime()
-        ->Unit(benchmark::kMicrosecond)
-        ->Iterations(10);
+    const auto add_step = [](const char* name, Device device) {
+        benchmark::RegisterBenchmark(name, training, device)
+            ->UseManualTime()
+            ->Unit(benchmark::kMicrosecond)
+            ->Iterations(10);
+    };
+    add_step("training/seq2seq_128x24x8000", Device{});
+    if (have_real_card()) add_step("cuda/training/seq2seq_128x24x8000", bench_card);
     return true;
 }();
 

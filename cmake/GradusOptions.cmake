@@ -21,37 +21,44 @@ if(PROJECT_IS_TOP_LEVEL)
     endif()
 endif()
 
+# Flags of the C++ compiler alone: those of nvcc are in GradusCuda.cmake.
+function(gradus_cxx_options)
+    foreach(option IN LISTS ARGN)
+        add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${option}>)
+    endforeach()
+endfunction()
+
 if(PROJECT_IS_TOP_LEVEL)
-    add_compile_options(-Wall -Wextra)
+    gradus_cxx_options(-Wall -Wextra)
 endif()
 # GCC notes that passing vector types changed in GCC 4; every target here is built with the same flags.
-add_compile_options(-Wno-psabi)
+gradus_cxx_options(-Wno-psabi)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # False alarms of GCC 12: std::sort over a part of a small array counts as out of bounds.
-    add_compile_options(-Wno-array-bounds -Wno-stringop-overflow)
+    gradus_cxx_options(-Wno-array-bounds -Wno-stringop-overflow)
 endif()
 # A newer compiler than those the project is checked with warns of more; that must not stop anybody's build.
 set(newest_GNU 13)
 set(newest_Clang 15)
 if(GRADUS_WERROR AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS "${newest_${CMAKE_CXX_COMPILER_ID}}")
-    add_compile_options(-Werror)
+    gradus_cxx_options(-Werror)
 endif()
 # -O2 after CMake's own -O3: only the kernels gain by more (kernels/CMakeLists.txt).
-add_compile_options($<$<CONFIG:Release>:-O2>)
+gradus_cxx_options($<$<CONFIG:Release>:-O2>)
 
 if(GRADUS_NATIVE)
     include(CheckCXXCompilerFlag)
     check_cxx_compiler_flag(-march=native GRADUS_HAS_MARCH_NATIVE)
     if(GRADUS_HAS_MARCH_NATIVE)
-        add_compile_options(-march=native)
+        gradus_cxx_options(-march=native)
     endif()
 endif()
 
 if(GRADUS_SANITIZE)
-    add_compile_options(-fsanitize=${GRADUS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    gradus_cxx_options(-fsanitize=${GRADUS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     add_link_options(-fsanitize=${GRADUS_SANITIZE})
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
         # The checks a sanitizer inserts make GCC see paths that no program takes.
-        add_compile_options(-Wno-maybe-uninitialized)
+        gradus_cxx_options(-Wno-maybe-uninitialized)
     endif()
 endif()

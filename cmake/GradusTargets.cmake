@@ -28,7 +28,7 @@ function(gradus_layer name)
     target_include_directories(${target} ${scope}
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     if(sources)
-        gradus_cuda_sources(${target})
+        gradus_cuda_sources(${target} DEPENDS ${layer_DEPENDS})
     endif()
     foreach(left IN LISTS layer_DEPENDS)
         target_link_libraries(${target} ${scope} gradus_${left})
