@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(row_threads)
 }
 
 template <class T, int V, bool whole_block>
-__global__ void __launch_bounds__(row_threads)
+__global__ void __launch_bounds__(row_threads, 1)  // 1: no spilling for the next step of occupancy
     cross_entropy_backward_kernel(const T* x, Targets<T> t, const T* normalizer, const T* g, std::int64_t g_step, T* gx,
                                   std::int64_t rows) {
     GRADUS_SHARED(T, scratch, [64]);

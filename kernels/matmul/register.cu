@@ -63,8 +63,12 @@ class Loader {
     Vector<T, V> held_[passes];
 };
 
+/// Blocks that a multiprocessor shall hold: as many as the registers allow without spills.
+template <int size, class A>
+constexpr int resident = size == 64 && sizeof(A) == 4 ? 3 : 1;
+
 template <class T, int size, int V, bool a_along_k, bool b_along_k>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, resident<size, Accumulator<T>>)
     register_kernel(Product<T> p, std::int64_t across, std::int64_t down, std::int64_t tiles) {
     using A = Accumulator<T>;
     constexpr int side = size / 16, groups = side / 4;  // a thread's square is side x side

@@ -58,8 +58,9 @@ struct Arrays {
     C number[N];
 };
 
+// "At least one block" keeps ptxas from spilling a register or two for the next step of occupancy.
 template <class Formula, class T, class C, int N>
-__global__ void __launch_bounds__(256) plain_kernel(Arrays<T, C, N> in, T* y, std::int64_t n) {
+__global__ void __launch_bounds__(256, 1) plain_kernel(Arrays<T, C, N> in, T* y, std::int64_t n) {
     constexpr int lanes = vector_lanes<T>;
     const std::int64_t vectors = n / lanes, step = std::int64_t(gridDim.x) * blockDim.x;
     const std::int64_t first = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
