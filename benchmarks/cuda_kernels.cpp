@@ -98,11 +98,12 @@ void add_updates() {
             const Tensor p = card_numbers({n}), g = card_numbers({n}), m = zeros_like(p), v = zeros_like(p);
             kernels::AdamStep step;
             step.lr = 1e-3;
-            measure_on_card(state, {.bytes = 7 * bytes_of(p)}, [&] { kernels::adam(p, g, m, v, step); });
+            const kernels::AdamUpdate update{p, g, m, v, step};
+            measure_on_card(state, {.bytes = 7 * bytes_of(p)}, [&] { kernels::adam({&update, 1}, {}); });
         });
         add_on_card(std::string("cuda/gradient_norm/") + size, [n = n](benchmark::State& state) {
             const Tensor g = card_numbers({n});
-            measure_on_card(state, {.bytes = bytes_of(g)}, [&] { kernels::sum_of_squares(g); });
+            measure_on_card(state, {.bytes = bytes_of(g)}, [&] { kernels::sums_of_squares({&g, 1}); });
         });
     }
     add_on_card("cuda/embedding_backward/8000x512", [](benchmark::State& state) {

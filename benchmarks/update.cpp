@@ -12,17 +12,19 @@ const bool registered = [] {
         const Tensor p = numbers({parameters}), g = numbers({parameters}), m = zeros_like(p), v = zeros_like(p);
         kernels::AdamStep step;
         step.lr = 1e-3;
-        measure(state, {.bytes = 7 * bytes_of(p)}, [&] { kernels::adam(p, g, m, v, step); });  // 4 read, 3 written
+        const kernels::AdamUpdate update{p, g, m, v, step};
+        measure(state, {.bytes = 7 * bytes_of(p)}, [&] { kernels::adam({&update, 1}, {}); });  // 4 read, 3 written
     });
     add("sgd_momentum/11M", [](benchmark::State& state) {
         const Tensor p = numbers({parameters}), g = numbers({parameters}), b = zeros_like(p);
         kernels::SgdStep step;
         step.lr = 1e-3, step.momentum = 0.9;
-        measure(state, {.bytes = 5 * bytes_of(p)}, [&] { kernels::sgd(p, g, b, step); });
+        const kernels::SgdUpdate update{p, g, b, step};
+        measure(state, {.bytes = 5 * bytes_of(p)}, [&] { kernels::sgd({&update, 1}, {}); });
     });
     add("gradient_norm/11M", [](benchmark::State& state) {
         const Tensor g = numbers({parameters});
-        measure(state, {.bytes = bytes_of(g)}, [&] { benchmark::DoNotOptimize(kernels::sum_of_squares(g)); });
+        measure(state, {.bytes = bytes_of(g)}, [&] { benchmark::DoNotOptimize(kernels::sums_of_squares({&g, 1})); });
     });
     return true;
 }();

@@ -30,6 +30,8 @@ template <class T>
 void use(void* stream, const T& argument) {
     if constexpr (requires { argument.each_tensor([](const Tensor&) {}); })
         argument.each_tensor([&](const Tensor& x) { use(stream, x); });
+    else if constexpr (requires { argument.begin() != argument.end(); })
+        for (const auto& part : argument) use(stream, part);
 }
 }  // namespace detail
 

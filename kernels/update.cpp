@@ -21,10 +21,9 @@ using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 enum class Momentum { none, first, plain, nesterov };
 
 template <Momentum kind, class T, class W = Wide<T>>
-void sgd_range(T* __restrict p, const T* __restrict gradient, W* __restrict buffer, std::int64_t n,
-               const SgdStep& step) {
-    const W lr = W(step.lr), decay = W(step.weight_decay), scale = W(step.gradient_scale), momentum = W(step.momentum),
-            fresh = W(1 - step.dampening);
+void sgd_range(T* __restrict p, const T* __restrict gradient, W* __restrict buffer, std::int64_t n, const SgdStep& step,
+               W scale) {
+    const W lr = W(step.lr), decay = W(step.weight_decay), momentum = W(step.momentum), fresh = W(1 - step.dampening);
     const W ahead = step.nesterov ? momentum : W(0);
     for (std::int64_t i = 0; i < n; ++i) {
         const W x = W(p[i]), g = W(gradient[i]) * scale + decay * x;
@@ -43,13 +42,13 @@ void sgd_range(T* __restrict p, const T* __restrict gradient, W* __restrict buff
 
 template <class T, class W = Wide<T>>
 void adam_range(T* __restrict p, const T* __restrict gradient, W* __restrict mean, W* __restrict square, std::int64_t n,
-                const AdamStep& step) {
+                const AdamStep& step, W scale) {
     const double correction1 = 1 - std::pow(step.beta1, double(step.t));
     const double correction2 = 1 - std::pow(step.beta2, double(step.t));
     const W size = W(step.lr / correction1), root = W(1 / std::sqrt(correction2)), eps = W(step.eps);
     const W beta1 = W(step.beta1), fresh1 = W(1 - step.beta1), beta2 = W(step.beta2), fresh2 = W(1 - step.beta2);
     const W keep = W(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
-    const W decay = W(step.decoupled ? 0 : step.weight_decay), scale = W(step.gradient_scale);
+    const W decay = W(step.decoupled ? 0 : step.weight_decay);
     for (std::int64_t i = 0; i < n; ++i) {
         const W x = W(p[i]), g = W(gradient[i]) * scale + decay * x;
         const W m = beta1 * mean[i] + fresh1 * g, v = beta2 * square[i] + fresh2 * (g * g);
@@ -77,63 +76,12 @@ double block_sum(const T* x, std::int64_t n) {
     return partial[0];
 }
 
-}  // namespace
-
-DType state_dtype(DType parameter) { return parameter == DType::f64 ? DType::f64 : DType::f32; }
-
-void cpu::sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& buffer, const SgdStep& step) {
-    check_operand("sgd", "gradient", parameter, gradient, parameter.dtype());
-    if (buffer.defined()) check_operand("sgd", "momentum buffer", parameter, buffer, state_dtype(parameter.dtype()));
-    visit_floating("sgd", parameter, [&](auto zero) {
-        using T = decltype(zero);
-        using W = Wide<T>;
-        T* p = parameter.data<T>();
-        const T* g = gradient.data<T>();
-        W* b = buffer.defined() ? buffer.data<W>() : nullptr;
-        parallel_for(parameter.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-            const std::int64_t n = end - begin;
-            W* slice = b ? b + begin : nullptr;
-            if (!b)
-                sgd_range<Momentum::none>(p + begin, g + begin, slice, n, step);
-            else if (step.first)
-                sgd_range<Momentum::first>(p + begin, g + begin, slice, n, step);
-            else if (step.nesterov)
-                sgd_range<Momentum::nesterov>(p + begin, g + begin, slice, n, step);
-            else
-                sgd_range<Momentum::plain>(p + begin, g + begin, slice, n, step);
-        });
-    });
-    parameter.storage().bump_version();
-    if (buffer.defined()) buffer.storage().bump_version();
-}
-
-void cpu::adam(const Tensor& parameter, const Tensor& gradient, const Tensor& mean, const Tensor& square,
-               const AdamStep& step) {
-    check_operand("adam", "gradient", parameter, gradient, parameter.dtype());
-    check_operand("adam", "mean", parameter, mean, state_dtype(parameter.dtype()));
-    check_operand("adam", "mean square", parameter, square, state_dtype(parameter.dtype()));
-    check(step.t >= 1, "adam: steps count from 1: got ", step.t);
-    visit_floating("adam", parameter, [&](auto zero) {
-        using T = decltype(zero);
-        using W = Wide<T>;
-        T* p = parameter.data<T>();
-        const T* g = gradient.data<T>();
-        W *m = mean.data<W>(), *v = square.data<W>();
-        parallel_for(parameter.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-            adam_range(p + begin, g + begin, m + begin, v + begin, end - begin, step);
-        });
-    });
-    parameter.storage().bump_version();
-    mean.storage().bump_version();
-    square.storage().bump_version();
-}
-
-double cpu::sum_of_squares(const Tensor& x) {
+double sum_of_squares(const Tensor& x) {
     const std::int64_t n = x.numel(), blocks = (n + sum_block - 1) / sum_block;
     if (n == 0) return 0;
     const Tensor partial = Tensor::empty({blocks}, DType::f64, Device{});
     double* sums = partial.data<double>();
-    visit_floating("sum_of_squares", x, [&](auto zero) {
+    visit_floating("sums_of_squares", x, [&](auto zero) {
         using T = decltype(zero);
         const T* values = x.data<T>();
         parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -144,6 +92,71 @@ double cpu::sum_of_squares(const Tensor& x) {
     double total = 0;
     for (std::int64_t block = 0; block < blocks; ++block) total += sums[block];
     return total;
+}
+
+double factor_of(const char* op, const GradientScale& scale, Device device) {
+    check_scale(op, scale, device);
+    if (!scale.squares.defined()) return scale.scale;
+    return scale.scale * clip_factor(scale.scale * std::sqrt(scale.squares.item()), scale.limit);
+}
+
+}  // namespace
+
+DType state_dtype(DType parameter) { return parameter == DType::f64 ? DType::f64 : DType::f32; }
+
+void cpu::sgd(std::span<const SgdUpdate> updates, const GradientScale& scale) {
+    const Device device = updates.front().parameter.device();
+    const double factor = factor_of("sgd", scale, device);
+    for (const SgdUpdate& u : updates) check_update(u, device);
+    for (const SgdUpdate& u : updates)
+        visit_floating("sgd", u.parameter, [&](auto zero) {
+            using T = decltype(zero);
+            using W = Wide<T>;
+            T* p = u.parameter.data<T>();
+            const T* g = u.gradient.data<T>();
+            W* b = u.buffer.defined() ? u.buffer.data<W>() : nullptr;
+            const SgdStep& step = u.step;
+            parallel_for(u.parameter.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+                const std::int64_t n = end - begin;
+                W* slice = b ? b + begin : nullptr;
+                if (!b)
+                    sgd_range<Momentum::none>(p + begin, g + begin, slice, n, step, W(factor));
+                else if (step.first)
+                    sgd_range<Momentum::first>(p + begin, g + begin, slice, n, step, W(factor));
+                else if (step.nesterov)
+                    sgd_range<Momentum::nesterov>(p + begin, g + begin, slice, n, step, W(factor));
+                else
+                    sgd_range<Momentum::plain>(p + begin, g + begin, slice, n, step, W(factor));
+            });
+        });
+    bump_versions(updates);
+}
+
+void cpu::adam(std::span<const AdamUpdate> updates, const GradientScale& scale) {
+    const Device device = updates.front().parameter.device();
+    const double factor = factor_of("adam", scale, device);
+    for (const AdamUpdate& u : updates) check_update(u, device);
+    for (const AdamUpdate& u : updates)
+        visit_floating("adam", u.parameter, [&](auto zero) {
+            using T = decltype(zero);
+            using W = Wide<T>;
+            T* p = u.parameter.data<T>();
+            const T* g = u.gradient.data<T>();
+            W *m = u.mean.data<W>(), *v = u.square.data<W>();
+            parallel_for(u.parameter.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+                adam_range(p + begin, g + begin, m + begin, v + begin, end - begin, u.step, W(factor));
+            });
+        });
+    bump_versions(updates);
+}
+
+Tensor cpu::sums_of_squares(std::span<const Tensor> xs) {
+    const Tensor sums = Tensor::empty({std::int64_t(xs.size()) + 1}, DType::f64, xs.front().device());
+    double* each = sums.data<double>();
+    double total = 0;
+    for (std::size_t i = 0; i < xs.size(); ++i) total += each[i] = sum_of_squares(xs[i]);
+    each[xs.size()] = total;
+    return sums;
 }
 
 void cpu::scale_in_place(const Tensor& x, double factor) {

@@ -1,127 +1,184 @@
-// Optimizer updates and gradient sums on a card: one pass each.
+// Optimizer updates and gradient sums on a card: one launch for all parameters of a dtype.
 //
 // Bytes a parameter (f32): SGD 12, with momentum 20; Adam 28 (p, m, v read and written, g read). Both wait for memory:
-// 63 million parameters take 0.41 ms at 4.3 TB/s with Adam.
+// 63 million parameters take 0.41 ms at 4.3 TB/s with Adam. The norm by which gradients are clipped is read where the
+// sums left it, so the host does not wait between backward and the update. Setting gradients to zero costs nothing:
+// the first write of the next backward replaces them.
 #include "gradus/kernels/update.h"
 
-#include <cmath>
-
-#include "gradus/kernels/device.cuh"
+#include "gradus/kernels/multi_tensor.cuh"
 #include "gradus/kernels/update_checks.h"
 
 namespace gradus::kernels::cuda {
 namespace {
 
-/// An optimizer's numbers in the type it computes in.
-template <class W>
-struct SgdNumbers {
-    W lr, momentum, fresh, decay, scale;
+constexpr int threads = 256;
+
+/// GradientScale as a kernel takes it.
+struct Factor {
+    double scale, limit;
+    const double* squares;  // null: not clipped
+
+    explicit Factor(const GradientScale& s)
+        : scale(s.scale), limit(s.limit), squares(s.squares.defined() ? s.squares.data<double>() : nullptr) {}
+    __device__ double value() const { return squares ? scale * clip_factor(scale * ::sqrt(*squares), limit) : scale; }
+};
+
+template <class T>
+struct SgdRow {
+    using W = Wide<T>;
+    T* p;
+    const T* gradient;
+    W* buffer;
+    std::int64_t n, first_chunk;
+    W lr, momentum, fresh, decay;
     bool first, nesterov;
 
-    explicit SgdNumbers(const SgdStep& s)
-        : lr(W(s.lr)),
-          momentum(W(s.momentum)),
-          fresh(W(1 - s.dampening)),
-          decay(W(s.weight_decay)),
-          scale(W(s.gradient_scale)),
-          first(s.first),
-          nesterov(s.nesterov) {}
+    explicit SgdRow(const SgdUpdate& u)
+        : p(u.parameter.data<T>()),
+          gradient(u.gradient.data<T>()),
+          buffer(u.buffer.defined() ? u.buffer.data<W>() : nullptr),
+          n(u.parameter.numel()),
+          lr(W(u.step.lr)),
+          momentum(W(u.step.momentum)),
+          fresh(W(1 - u.step.dampening)),
+          decay(W(u.step.weight_decay)),
+          first(u.step.first),
+          nesterov(u.step.nesterov) {}
 };
 
 template <class T>
-__global__ void __launch_bounds__(256)
-    sgd_kernel(T* p, const T* gradient, Wide<T>* buffer, std::int64_t n, SgdNumbers<Wide<T>> s) {
+__global__ void __launch_bounds__(threads) sgd_kernel(Rows<SgdRow<T>> rows, Factor factor) {
     using W = Wide<T>;
-    const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
-    for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
-        const W x = W(p[i]), g = W(gradient[i]) * s.scale + s.decay * x;
-        W direction = g;
-        if (buffer) {
-            const W b = s.first ? g : s.momentum * buffer[i] + s.fresh * g;
-            buffer[i] = b;
-            direction = s.nesterov ? g + s.momentum * b : b;
+    const W scale = W(factor.value());
+    for (std::int64_t chunk = blockIdx.x; chunk < rows.chunks; chunk += gridDim.x) {
+        const SgdRow<T> r = rows.of(chunk);
+        const std::int64_t begin = (chunk - r.first_chunk) * chunk_size;
+        const std::int64_t end = begin + chunk_size < r.n ? begin + chunk_size : r.n;
+        for (std::int64_t i = begin + threadIdx.x; i < end; i += threads) {
+            const W x = W(r.p[i]), g = W(r.gradient[i]) * scale + r.decay * x;
+            W direction = g;
+            if (r.buffer) {
+                const W b = r.first ? g : r.momentum * r.buffer[i] + r.fresh * g;
+                r.buffer[i] = b;
+                direction = r.nesterov ? g + r.momentum * b : b;
+            }
+            r.p[i] = T(x - r.lr * direction);
         }
-        p[i] = T(x - s.lr * direction);
     }
 }
 
-template <class W>
-struct AdamNumbers {
-    W size, root, eps, beta1, fresh1, beta2, fresh2, keep, decay, scale;
+template <class T>
+struct AdamRow {
+    using W = Wide<T>;
+    T* p;
+    const T* gradient;
+    W *mean, *square;
+    std::int64_t n, first_chunk;
+    W size, root, eps, beta1, fresh1, beta2, fresh2, keep, decay;
+    bool aligned;
 
-    explicit AdamNumbers(const AdamStep& s)
-        : size(W(s.lr / (1 - std::pow(s.beta1, double(s.t))))),
-          root(W(1 / std::sqrt(1 - std::pow(s.beta2, double(s.t))))),
-          eps(W(s.eps)),
-          beta1(W(s.beta1)),
-          fresh1(W(1 - s.beta1)),
-          beta2(W(s.beta2)),
-          fresh2(W(1 - s.beta2)),
-          keep(W(s.decoupled ? 1 - s.lr * s.weight_decay : 1)),
-          decay(W(s.decoupled ? 0 : s.weight_decay)),
-          scale(W(s.gradient_scale)) {}
-    __device__ W updated(W x, W gradient, W& mean, W& square) const {
-        const W g = gradient * scale + decay * x;
-        mean = beta1 * mean + fresh1 * g, square = beta2 * square + fresh2 * (g * g);
-        return x * keep - size * (mean / (math::sqrt(square) * root + eps));
+    explicit AdamRow(const AdamUpdate& u)
+        : p(u.parameter.data<T>()),
+          gradient(u.gradient.data<T>()),
+          mean(u.mean.data<W>()),
+          square(u.square.data<W>()),
+          n(u.parameter.numel()),
+          size(W(u.step.lr / (1 - std::pow(u.step.beta1, double(u.step.t))))),
+          root(W(1 / std::sqrt(1 - std::pow(u.step.beta2, double(u.step.t))))),
+          eps(W(u.step.eps)),
+          beta1(W(u.step.beta1)),
+          fresh1(W(1 - u.step.beta1)),
+          beta2(W(u.step.beta2)),
+          fresh2(W(1 - u.step.beta2)),
+          keep(W(u.step.decoupled ? 1 - u.step.lr * u.step.weight_decay : 1)),
+          decay(W(u.step.decoupled ? 0 : u.step.weight_decay)),
+          aligned(aligned16(p) && aligned16(gradient) && aligned16(mean) && aligned16(square)) {}
+    __device__ W updated(W x, W g, W& m, W& v) const {
+        g += decay * x;
+        m = beta1 * m + fresh1 * g, v = beta2 * v + fresh2 * (g * g);
+        return x * keep - size * (m / (math::sqrt(v) * root + eps));
     }
 };
 
 template <class T>
-__global__ void __launch_bounds__(256)
-    adam_kernel(T* p, const T* gradient, Wide<T>* mean, Wide<T>* square, std::int64_t n, AdamNumbers<Wide<T>> s) {
+__global__ void __launch_bounds__(threads) adam_kernel(Rows<AdamRow<T>> rows, Factor factor) {
     using W = Wide<T>;
     constexpr int lanes = vector_lanes<W>;
-    const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x, vectors = n / lanes;
-    const std::int64_t first = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    for (std::int64_t v = first; v < vectors; v += step) {  // arrays of the pool start on 64 bytes
-        auto x = *reinterpret_cast<Vector<T, lanes>*>(p + v * lanes);
-        const auto g = *reinterpret_cast<const Vector<T, lanes>*>(gradient + v * lanes);
-        auto m = load16(mean + v * lanes), q = load16(square + v * lanes);
+    const W scale = W(factor.value());
+    for (std::int64_t chunk = blockIdx.x; chunk < rows.chunks; chunk += gridDim.x) {
+        const AdamRow<T> r = rows.of(chunk);
+        const std::int64_t begin = (chunk - r.first_chunk) * chunk_size;
+        const std::int64_t end = begin + chunk_size < r.n ? begin + chunk_size : r.n;
+        const std::int64_t vectors_end = r.aligned ? end - (end - begin) % lanes : begin;
+        for (std::int64_t i = begin + std::int64_t(threadIdx.x) * lanes; i < vectors_end; i += threads * lanes) {
+            auto x = *reinterpret_cast<Vector<T, lanes>*>(r.p + i);
+            const auto g = *reinterpret_cast<const Vector<T, lanes>*>(r.gradient + i);
+            auto m = load16(r.mean + i), v = load16(r.square + i);
 #pragma unroll
-        for (int l = 0; l < lanes; ++l) x.lane[l] = T(s.updated(W(x.lane[l]), W(g.lane[l]), m.lane[l], q.lane[l]));
-        *reinterpret_cast<Vector<T, lanes>*>(p + v * lanes) = x;
-        store16(mean + v * lanes, m);
-        store16(square + v * lanes, q);
+            for (int l = 0; l < lanes; ++l)
+                x.lane[l] = T(r.updated(W(x.lane[l]), W(g.lane[l]) * scale, m.lane[l], v.lane[l]));
+            *reinterpret_cast<Vector<T, lanes>*>(r.p + i) = x;
+            store16(r.mean + i, m);
+            store16(r.square + i, v);
+        }
+        for (std::int64_t i = vectors_end + threadIdx.x; i < end; i += threads)
+            r.p[i] = T(r.updated(W(r.p[i]), W(r.gradient[i]) * scale, r.mean[i], r.square[i]));
     }
-    for (std::int64_t i = vectors * lanes + first; i < n; i += step)
-        p[i] = T(s.updated(W(p[i]), W(gradient[i]), mean[i], square[i]));
 }
-
-/// The same where an array does not start on 16 bytes.
-template <class T>
-__global__ void __launch_bounds__(256) adam_element_kernel(T* p, const T* gradient, Wide<T>* mean, Wide<T>* square,
-                                                           std::int64_t n, AdamNumbers<Wide<T>> s) {
-    using W = Wide<T>;
-    const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
-    for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
-        p[i] = T(s.updated(W(p[i]), W(gradient[i]), mean[i], square[i]));
-}
-
-constexpr int sum_threads = 256;
-constexpr std::int64_t sum_block = 16384;  // elements a block adds up: part of the result
 
 template <class T>
-__global__ void __launch_bounds__(sum_threads) squares_kernel(const T* x, std::int64_t n, double* partial) {
+struct SumRow {
+    const T* x;
+    std::int64_t n, first_chunk;
+    int number;  // among all tensors
+
+    SumRow(const Tensor& tensor, std::size_t i) : x(tensor.data<T>()), n(tensor.numel()), number(int(i)) {}
+};
+
+/// partial[c] = Σ x² over a chunk.
+template <class T>
+__global__ void __launch_bounds__(threads) squares_kernel(Rows<SumRow<T>> rows, double* partial) {
     GRADUS_SHARED(double, scratch, [32]);
-    const std::int64_t begin = std::int64_t(blockIdx.x) * sum_block;
-    const std::int64_t end = begin + sum_block < n ? begin + sum_block : n;
-    double sum = 0;
-    for (std::int64_t i = begin + threadIdx.x; i < end; i += sum_threads) {
-        const double value = double(Wide<T>(x[i]));
-        sum += value * value;
+    for (std::int64_t chunk = blockIdx.x; chunk < rows.chunks; chunk += gridDim.x) {
+        const SumRow<T> r = rows.of(chunk);
+        const std::int64_t begin = (chunk - r.first_chunk) * chunk_size;
+        const std::int64_t end = begin + chunk_size < r.n ? begin + chunk_size : r.n;
+        double sum = 0;
+        for (std::int64_t i = begin + threadIdx.x; i < end; i += threads) {
+            const double value = double(Wide<T>(r.x[i]));
+            sum += value * value;
+        }
+        sum = block_sum(sum, scratch);
+        if (threadIdx.x == 0) partial[chunk] = sum;
+        __syncthreads();
     }
-    sum = block_sum(sum, scratch);
-    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-__global__ void __launch_bounds__(sum_threads) total_kernel(const double* partial, std::int64_t n, double* total) {
-    GRADUS_SHARED(double, scratch, [32]);
-    double sum = 0;
-    for (std::int64_t i = threadIdx.x; i < n; i += sum_threads) sum += partial[i];
-    sum = block_sum(sum, scratch);
-    if (threadIdx.x == 0) *total = sum;
 }
 
+/// A block a row: sums[number] = Σ of its partial sums, in order.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    row_totals_kernel(Rows<SumRow<T>> rows, const double* partial, double* sums) {
+    GRADUS_SHARED(double, scratch, [32]);
+    for (int i = int(blockIdx.x); i < rows.count; i += int(gridDim.x)) {
+        const SumRow<T> r = rows.row[i];
+        const std::int64_t end = r.first_chunk + (r.n + chunk_size - 1) / chunk_size;
+        double sum = 0;
+        for (std::int64_t c = r.first_chunk + threadIdx.x; c < end; c += threads) sum += partial[c];
+        sum = block_sum(sum, scratch);
+        if (threadIdx.x == 0) sums[r.number] = sum;
+        __syncthreads();
+    }
+}
+
+/// sums[count] = Σ of those before.
+__global__ void __launch_bounds__(threads) total_kernel(double* sums, std::int64_t count) {
+    GRADUS_SHARED(double, scratch, [32]);
+    double sum = 0;
+    for (std::int64_t i = threadIdx.x; i < count; i += threads) sum += sums[i];
+    sum = block_sum(sum, scratch);
+    if (threadIdx.x == 0) sums[count] = sum;
+}
 template <class T>
 __global__ void __launch_bounds__(256) scale_kernel(T* x, Wide<T> factor, std::int64_t n) {
     const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
@@ -137,58 +194,72 @@ __global__ void __launch_bounds__(256) clamp_kernel(T* x, Wide<T> low, Wide<T> h
     }
 }
 
+/// f(T(), rows) for each dtype among the updates, with a Row<T> of each update of that dtype.
+template <template <class> class Row, class Update, class F>
+void each_dtype(const char* op, std::span<const Update> updates, F&& f) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+        const auto first = std::ranges::find(updates, dtype, [](const Update& u) { return u.parameter.dtype(); });
+        if (first == updates.end()) continue;
+        visit_floating(op, first->parameter, [&](auto zero) {
+            using T = decltype(zero);
+            std::vector<Row<T>> rows;
+            for (const Update& u : updates)
+                if (u.parameter.dtype() == dtype) rows.emplace_back(u);
+            f(zero, rows);
+        });
+    }
+}
+
 }  // namespace
 
-void sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& buffer, const SgdStep& step) {
-    check_operand("sgd", "gradient", parameter, gradient, parameter.dtype());
-    if (buffer.defined()) check_operand("sgd", "momentum buffer", parameter, buffer, state_dtype(parameter.dtype()));
-    visit_floating("sgd", parameter, [&](auto zero) {
-        using T = decltype(zero);
-        using W = Wide<T>;
-        const std::int64_t n = parameter.numel();
-        GRADUS_LAUNCH((sgd_kernel<T>), parameter.device(), grid_for(n, 256), 256, 0, parameter.data<T>(),
-                      gradient.data<T>(), buffer.defined() ? buffer.data<W>() : nullptr, n, SgdNumbers<W>(step));
+void sgd(std::span<const SgdUpdate> updates, const GradientScale& scale) {
+    const Device device = updates.front().parameter.device();
+    check_scale("sgd", scale, device);
+    for (const SgdUpdate& u : updates) check_update(u, device);
+    each_dtype<SgdRow>("sgd", updates, [&]<class T>(T, const std::vector<SgdRow<T>>& rows) {
+        const Table<SgdRow<T>> table(rows, device);
+        GRADUS_LAUNCH((sgd_kernel<T>), device, grid_for(table.rows().chunks, 1), threads, 0, table.rows(),
+                      Factor(scale));
     });
-    parameter.storage().bump_version();
-    if (buffer.defined()) buffer.storage().bump_version();
+    bump_versions(updates);
 }
 
-void adam(const Tensor& parameter, const Tensor& gradient, const Tensor& mean, const Tensor& square,
-          const AdamStep& step) {
-    check_operand("adam", "gradient", parameter, gradient, parameter.dtype());
-    check_operand("adam", "mean", parameter, mean, state_dtype(parameter.dtype()));
-    check_operand("adam", "mean square", parameter, square, state_dtype(parameter.dtype()));
-    check(step.t >= 1, "adam: steps count from 1: got ", step.t);
-    visit_floating("adam", parameter, [&](auto zero) {
-        using T = decltype(zero);
-        using W = Wide<T>;
-        const std::int64_t n = parameter.numel();
-        const bool aligned = aligned16(parameter.address()) && aligned16(gradient.address()) &&
-                             aligned16(mean.address()) && aligned16(square.address());
-        if (aligned)
-            GRADUS_LAUNCH((adam_kernel<T>), parameter.device(), grid_for(n, 256 * vector_lanes<W>), 256, 0,
-                          parameter.data<T>(), gradient.data<T>(), mean.data<W>(), square.data<W>(), n,
-                          AdamNumbers<W>(step));
-        else
-            GRADUS_LAUNCH((adam_element_kernel<T>), parameter.device(), grid_for(n, 256), 256, 0, parameter.data<T>(),
-                          gradient.data<T>(), mean.data<W>(), square.data<W>(), n, AdamNumbers<W>(step));
+void adam(std::span<const AdamUpdate> updates, const GradientScale& scale) {
+    const Device device = updates.front().parameter.device();
+    check_scale("adam", scale, device);
+    for (const AdamUpdate& u : updates) check_update(u, device);
+    each_dtype<AdamRow>("adam", updates, [&]<class T>(T, const std::vector<AdamRow<T>>& rows) {
+        const Table<AdamRow<T>> table(rows, device);
+        GRADUS_LAUNCH((adam_kernel<T>), device, grid_for(table.rows().chunks, 1), threads, 0, table.rows(),
+                      Factor(scale));
     });
-    parameter.storage().bump_version();
-    mean.storage().bump_version();
-    square.storage().bump_version();
+    bump_versions(updates);
 }
 
-double sum_of_squares(const Tensor& x) {
-    const std::int64_t n = x.numel(), blocks = ceil_div(n, sum_block);
-    if (n == 0) return 0;
-    const Tensor partial = Tensor::empty({blocks + 1}, DType::f64, x.device());
-    double* sums = partial.data<double>();
-    visit_floating("sum_of_squares", x, [&](auto zero) {
-        using T = decltype(zero);
-        GRADUS_LAUNCH((squares_kernel<T>), x.device(), unsigned(blocks), sum_threads, 0, x.data<T>(), n, sums + 1);
-    });
-    GRADUS_LAUNCH(total_kernel, x.device(), 1, sum_threads, 0, sums + 1, blocks, sums);
-    return partial.with_layout(Layout(Shape{})).item();
+Tensor sums_of_squares(std::span<const Tensor> xs) {
+    const Device device = xs.front().device();
+    const Tensor result = Tensor::empty({std::int64_t(xs.size()) + 1}, DType::f64, device);
+    double* sums = result.data<double>();
+    for (const Tensor& x : xs)
+        check(x.device() == device, "sums_of_squares: tensors on ", device, " and on ", x.device());
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+        const auto first = std::ranges::find(xs, dtype, [](const Tensor& x) { return x.dtype(); });
+        if (first == xs.end()) continue;
+        visit_floating("sums_of_squares", *first, [&]<class T>(T) {
+            std::vector<SumRow<T>> list;
+            for (std::size_t i = 0; i < xs.size(); ++i)
+                if (xs[i].dtype() == dtype) list.emplace_back(xs[i], i);
+            const Table<SumRow<T>> table(list, device);
+            const Rows<SumRow<T>>& rows = table.rows();
+            const Tensor partial = Tensor::empty(Shape{rows.chunks}, DType::f64, device);
+            GRADUS_LAUNCH((squares_kernel<T>), device, grid_for(rows.chunks, 1), threads, 0, rows,
+                          partial.data<double>());
+            GRADUS_LAUNCH((row_totals_kernel<T>), device, grid_for(rows.count, 1), threads, 0, rows,
+                          partial.data<double>(), sums);
+        });
+    }
+    GRADUS_LAUNCH(total_kernel, device, 1, threads, 0, sums, std::int64_t(xs.size()));
+    return result;
 }
 
 void scale_in_place(const Tensor& x, double factor) {

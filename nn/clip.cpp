@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 #include <unordered_set>
 
 #include "gradus/autograd/node.h"
@@ -33,15 +34,16 @@ Tensor writable(const Tensor& parameter, const Tensor& g) {
 }  // namespace
 
 double gradient_norm(const NamedTensors& parameters) {
+    std::map<Device, std::vector<Tensor>> devices;
+    each_gradient(parameters, [&](const Tensor&, const Tensor& g) { devices[g.device()].push_back(contiguous(g)); });
     double sum = 0;
-    each_gradient(parameters, [&](const Tensor&, const Tensor& g) { sum += kernels::sum_of_squares(contiguous(g)); });
+    for (const auto& [device, gradients] : devices) sum += kernels::sums_of_squares(gradients).to_vector<double>().back();
     return std::sqrt(sum);
 }
 
 double clip_factor(double norm, double limit) {
     check(limit >= 0, "clip: the limit must be 0 or more: got ", limit);
-    const double factor = limit / (norm + 1e-6);
-    return factor > 1 ? 1 : factor;
+    return kernels::clip_factor(norm, limit);
 }
 
 double clip_grad_norm(const NamedTensors& parameters, double limit, bool error_if_nonfinite) {

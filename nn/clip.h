@@ -9,8 +9,7 @@ namespace gradus {
 /// twice counts once; without any gradient the norm is 0.
 double gradient_norm(const NamedTensors& parameters);
 
-/// min(1, limit / (norm + 1e-6)); NaN for a NaN norm. What Optimizer::step takes as gradient_scale, so that clipping
-/// and update are one pass.
+/// min(1, limit / (norm + 1e-6)); NaN for a NaN norm. Optimizer::step clips by itself where it is given a clip_norm.
 double clip_factor(double norm, double limit);
 
 /// Multiplies every gradient by clip_factor(norm, limit) and returns the norm before. Where the factor is 1 nothing is

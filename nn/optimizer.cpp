@@ -53,35 +53,64 @@ void Optimizer::zero_grad() {
     for (const Slot& slot : slots_) gradus::zero_grad(slot.parameter);
 }
 
-void Optimizer::prepare(Slot& slot, const Tensor& gradient) const {
+void Optimizer::check_gradient(const Slot& slot, const Tensor& gradient) const {
     const Tensor& p = slot.parameter;
     check(gradient.device() == p.device(), name_, ": parameter ", Quoted{slot.name}, " is on ", p.device(),
           ", its gradient on ", gradient.device(), ": call backward after moving the module");
-    const DType dtype = kernels::state_dtype(p.dtype());
-    for (Tensor& state : slot.state) {
+    for (const Tensor& state : slot.state)
         check(state.shape() == p.shape(), name_, ": parameter ", Quoted{slot.name}, " changed its shape from ",
               state.shape(), " to ", p.shape());
-        state = cast(to(state, p.device()), dtype);
-    }
+}
+
+void Optimizer::prepare(Slot& slot) const {
+    const Tensor& p = slot.parameter;
+    const DType dtype = kernels::state_dtype(p.dtype());
+    for (Tensor& state : slot.state) state = cast(to(state, p.device()), dtype);
     while (slot.state.size() < state_names(slot.group).size())
         slot.state.push_back(zeros(p.shape(), dtype, p.device()));
 }
 
-void Optimizer::step(const StepOptions& options) {
+Tensor Optimizer::step(const StepOptions& options) {
     const NoGrad no_grad;
-    std::vector<std::pair<Slot*, Tensor>> ready;
+    check(options.clip_norm >= 0, name_, ": clip_norm must be 0 or more: got ", options.clip_norm);
+    std::map<Device, std::vector<Ready>> devices;
     for (Slot& slot : slots_)
-        if (const Tensor g = slot.parameter.grad(); g.defined()) ready.emplace_back(&slot, contiguous(g));
-    if (options.check_finite)  // the sum is the quicker test, but may overflow over finite numbers
-        for (const auto& [slot, g] : ready)
-            check(std::isfinite(kernels::sum_of_squares(g)) || kernels::all_finite(g), name_,
-                  ": the gradient of parameter ", Quoted{slot->name},
-                  " holds NaN or Inf, nothing was changed: look for the op with GRADUS_ANOMALY=1");
-    for (auto& [slot, g] : ready) prepare(*slot, g);
-    for (auto& [slot, g] : ready) {
-        ++slot->steps;
-        update(*slot, g, options.gradient_scale);
+        if (const Tensor g = slot.parameter.grad(); g.defined())
+            devices[slot.parameter.device()].push_back({&slot, contiguous(g)});
+    for (const auto& [device, ready] : devices)
+        for (const Ready& r : ready) check_gradient(*r.slot, r.gradient);
+
+    const bool clip = options.clip_norm > 0;
+    kernels::GradientScale scale{options.gradient_scale, {}, options.clip_norm};
+    double total = 0;
+    for (const auto& [device, ready] : devices) {
+        if (!clip && !options.check_finite) break;
+        std::vector<Tensor> gradients;
+        for (const Ready& r : ready) gradients.push_back(r.gradient);
+        const Tensor sums = kernels::sums_of_squares(gradients);
+        if (options.check_finite) check_finite(ready, sums);
+        scale.squares = select(sums, 0, std::int64_t(ready.size()));
+        if (clip && devices.size() > 1) total += scale.squares.item();
     }
+    if (clip && devices.size() != 1) scale.squares = Tensor::scalar(total, DType::f64, Device{});
+    const Tensor norm = clip ? gradus::sqrt(scale.squares) * options.gradient_scale : Tensor();
+    if (!clip) scale.squares = {};
+    for (auto& [device, ready] : devices) {
+        for (const Ready& r : ready) prepare(*r.slot);
+        for (const Ready& r : ready) ++r.slot->steps;
+        kernels::GradientScale here = scale;
+        if (clip) here.squares = to(scale.squares, device);
+        update(ready, here);
+    }
+    return norm;
+}
+
+void Optimizer::check_finite(const std::vector<Ready>& ready, const Tensor& sums) const {
+    const std::vector<double> squares = sums.to_vector<double>();
+    for (std::size_t i = 0; i < ready.size(); ++i)  // the sum is the quicker test, but may overflow over finite numbers
+        check(std::isfinite(squares[i]) || kernels::all_finite(ready[i].gradient), name_,
+              ": the gradient of parameter ", Quoted{ready[i].slot->name},
+              " holds NaN or Inf, nothing was changed: look for the op with GRADUS_ANOMALY=1");
 }
 
 NamedTensors Optimizer::state_dict() const {
@@ -184,10 +213,16 @@ std::vector<const char*> SGD::state_names(int group) const {
     return {"momentum"};
 }
 
-void SGD::update(Slot& slot, const Tensor& gradient, double gradient_scale) {
-    const SgdOptions& o = options(slot.group);
-    kernels::sgd(slot.parameter, gradient, slot.state.empty() ? Tensor() : slot.state[0],
-                 {o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov, slot.steps == 1, gradient_scale});
+void SGD::update(const std::vector<Ready>& ready, const kernels::GradientScale& scale) {
+    std::vector<kernels::SgdUpdate> updates;
+    for (const auto& [slot, gradient] : ready) {
+        const SgdOptions& o = options(slot->group);
+        updates.push_back({slot->parameter,
+                           gradient,
+                           slot->state.empty() ? Tensor() : slot->state[0],
+                           {o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov, slot->steps == 1}});
+    }
+    kernels::sgd(updates, scale);
 }
 
 // ---- Adam, AdamW ----
@@ -233,10 +268,17 @@ std::vector<const char*> AdamFamily<Options>::state_names(int) const {
 }
 
 template <class Options>
-void AdamFamily<Options>::update(Optimizer::Slot& slot, const Tensor& gradient, double gradient_scale) {
-    const Options& o = this->options(slot.group);
-    kernels::adam(slot.parameter, gradient, slot.state[0], slot.state[1],
-                  {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled<Options>, slot.steps, gradient_scale});
+void AdamFamily<Options>::update(const std::vector<Optimizer::Ready>& ready, const kernels::GradientScale& scale) {
+    std::vector<kernels::AdamUpdate> updates;
+    for (const auto& [slot, gradient] : ready) {
+        const Options& o = this->options(slot->group);
+        updates.push_back({slot->parameter,
+                           gradient,
+                           slot->state[0],
+                           slot->state[1],
+                           {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled<Options>, slot->steps}});
+    }
+    kernels::adam(updates, scale);
 }
 
 template class AdamFamily<AdamOptions>;

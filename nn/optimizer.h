@@ -9,10 +9,17 @@
 #include "gradus/nn/state.h"
 
 namespace gradus {
+namespace kernels {
+struct GradientScale;
+}
 
 struct StepOptions {
-    double gradient_scale = 1;  ///< every gradient is taken times this: clip_factor(norm, limit), or 1 / a loss scale
-    bool check_finite = false;  ///< a gradient with NaN or Inf throws, naming the parameter, before anything is changed
+    double gradient_scale = 1;  ///< every gradient is taken times this: 1 / a loss scale, or a clip_factor of one's own
+    /// Above 0: gradients are clipped by their common norm as clip_grad_norm does, in the pass that updates. The norm
+    /// stays on the device, the host does not wait for it.
+    double clip_norm = 0;
+    /// A gradient with NaN or Inf throws, naming the parameter, before anything is changed; the host waits for backward.
+    bool check_finite = false;
 };
 
 /// Updates leaf tensors from their gradients. A parameter without a gradient, frozen or unused, is skipped: no decay,
@@ -24,7 +31,9 @@ class Optimizer {
     Optimizer(const Optimizer&) = delete;
     Optimizer& operator=(const Optimizer&) = delete;
 
-    void step(const StepOptions& options = {});
+    /// With clip_norm, returns the norm before clipping (after gradient_scale): 0-d f64 on the gradients' device (on
+    /// the CPU where there are several); reading it waits for the device. Else returns an undefined tensor.
+    Tensor step(const StepOptions& options = {});
     void zero_grad();
 
     int group_count() const { return groups_; }
@@ -54,11 +63,17 @@ class Optimizer {
     virtual void set_number(int group, std::string_view name, double value) = 0;
     virtual void check_options(int group) const = 0;
     virtual std::vector<const char*> state_names(int group) const = 0;
-    /// Changes one parameter; `slot.steps` already counts this step, and the state is there (zeros in the first).
-    virtual void update(Slot& slot, const Tensor& gradient, double gradient_scale) = 0;
+    struct Ready {
+        Slot* slot;  ///< `steps` already counts this step, and the state is there (zeros in the first)
+        Tensor gradient;
+    };
+    /// Changes parameters of one device in one pass.
+    virtual void update(const std::vector<Ready>& ready, const kernels::GradientScale& scale) = 0;
 
   private:
-    void prepare(Slot& slot, const Tensor& gradient) const;
+    void check_gradient(const Slot& slot, const Tensor& gradient) const;
+    void check_finite(const std::vector<Ready>& ready, const Tensor& sums) const;
+    void prepare(Slot& slot) const;
     const char* name_;
     int groups_ = 0;
     std::vector<Slot> slots_;
@@ -114,7 +129,7 @@ class SGD final : public GroupedOptimizer<SgdOptions> {
 
   protected:
     std::vector<const char*> state_names(int group) const override;
-    void update(Slot& slot, const Tensor& gradient, double gradient_scale) override;
+    void update(const std::vector<Ready>& ready, const kernels::GradientScale& scale) override;
 };
 
 struct AdamOptions {
@@ -137,7 +152,7 @@ class AdamFamily final : public GroupedOptimizer<Options> {
 
   protected:
     std::vector<const char*> state_names(int group) const override;
-    void update(Optimizer::Slot& slot, const Tensor& gradient, double gradient_scale) override;
+    void update(const std::vector<Optimizer::Ready>& ready, const kernels::GradientScale& scale) override;
 };
 using Adam = AdamFamily<AdamOptions>;
 using AdamW = AdamFamily<AdamWOptions>;

@@ -95,13 +95,19 @@ TEST_CASE("clip_grad_value", "[clip]") {
 }
 
 TEST_CASE("clipping inside the step equals clipping before it", "[clip]") {
-    const Tensor a = leaf(3), b = leaf(3);
-    SGD first({{"a", a}}, {.lr = 0.1}), second({{"b", b}}, {.lr = 0.1});
-    give(a, {3.0, 4.0, 12.0}), give(b, {3.0, 4.0, 12.0});
+    const Tensor a = leaf(3), b = leaf(3), c = leaf(3);
+    SGD first({{"a", a}}, {.lr = 0.1}), second({{"b", b}}, {.lr = 0.1}), third({{"c", c}}, {.lr = 0.1});
+    give(a, {3.0, 4.0, 12.0}), give(b, {3.0, 4.0, 12.0}), give(c, {6.0, 8.0, 24.0});
     CHECK(clip_grad_norm({{"a", a}}, 2) == 13);
-    first.step();
+    CHECK_FALSE(first.step().defined());
     second.step({.gradient_scale = clip_factor(gradient_norm({{"b", b}}), 2)});
+    CHECK(third.step({.gradient_scale = 0.5, .clip_norm = 2}).item() ==
+          Approx(13).epsilon(1e-15));  // scaled, then clipped
     CHECK(a.to_vector<double>()[2] == Approx(1 - 0.1 * 12 * 2 / (13 + 1e-6)).epsilon(1e-14));
-    for (int i = 0; i < 3; ++i)
-        CHECK(a.to_vector<double>()[std::size_t(i)] == Approx(b.to_vector<double>()[std::size_t(i)]).epsilon(1e-15));
+    for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(a.to_vector<double>()[i] == Approx(b.to_vector<double>()[i]).epsilon(1e-15));
+        CHECK(a.to_vector<double>()[i] == Approx(c.to_vector<double>()[i]).epsilon(1e-15));
+    }
+    CHECK(c.grad().to_vector<double>() == std::vector<double>{6, 8, 24});
+    CHECK(error_of([&] { third.step({.clip_norm = -1}); }) == "sgd: clip_norm must be 0 or more: got -1");
 }

@@ -87,6 +87,7 @@ struct Machine {
     std::vector<GradusStream*> streams;
     std::string report;
     std::uint64_t random = 12345;
+    std::int64_t waits = 0;  // of the host
 };
 Machine& machine() {
     static Machine* all = new Machine;  // outlives every static tensor
@@ -254,6 +255,11 @@ void gradus::emulation::check_argument(const void* pointer, const char* kernel, 
                       ", to which cuda:" + std::to_string(current) + " has no peer access");
 }
 
+std::int64_t gradus::emulation::host_waits() {
+    const Lock lock;
+    return machine().waits;
+}
+
 std::string gradus::emulation::last_report() {
     const Lock lock;
     return machine().report;
@@ -305,6 +311,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 cudaError_t cudaDeviceSynchronize() {
     const Lock lock;
+    ++machine().waits;
     for (std::size_t i = 0; i < machine().streams.size(); ++i)
         if (GradusStream* stream = machine().streams[i]; stream->device == current) {
             run_all(stream);
@@ -337,6 +344,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
 cudaError_t cudaFree(void* pointer) {
     const Lock lock;
     if (!pointer) return cudaSuccess;
+    ++machine().waits;
     const int owner = owner_of(pointer);
     if (owner < 0) return remember(cudaErrorInvalidValue);
     for (GradusStream* stream : machine().streams)
@@ -351,6 +359,7 @@ cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
 }
 cudaError_t cudaFreeHost(void* pointer) {
     const Lock lock;
+    ++machine().waits;
     for (GradusStream* stream : machine().streams) run_all(stream);
     close_devices();
     return remember(host_free(pointer) ? cudaSuccess : cudaErrorInvalidValue);
@@ -413,6 +422,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     const Lock lock;
+    ++machine().waits;
     if (const cudaError_t error = check_stream(stream); error != cudaSuccess) return remember(error);
     run_all(stream);
     close_devices();
@@ -457,6 +467,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     const Lock lock;
+    ++machine().waits;
     const Moment& moment = *event->moment;
     if (moment.stream) run_until(moment.stream, moment, moment.recorded);
     close_devices();

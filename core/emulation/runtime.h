@@ -103,6 +103,8 @@ namespace gradus::emulation {
 
 /// What went wrong last in a kernel: kernel, block, thread, place, reason. Empty where nothing did.
 std::string last_report();
+/// How often the host has waited for a card so far, by calls that wait or that CUDA makes wait, such as cudaFree.
+std::int64_t host_waits();
 /// Mends all cards, for tests that broke one.
 void reset_errors();
 /// From here on these bytes of a card's memory may be read and written, or must not be: seen by AddressSanitizer.

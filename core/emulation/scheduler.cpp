@@ -208,7 +208,11 @@ void prepare(Worker& w, std::size_t count) {
     const std::size_t step = stack_bytes + guard_bytes;
     if (fibers.size() < count) {
         GRADUS_TSAN(for (Fiber& fiber : fibers) __tsan_destroy_fiber(fiber.tsan);)
-        if (w.stacks[w.set]) munmap(w.stacks[w.set], fibers.size() * step);
+        if (w.stacks[w.set]) {
+            // Whoever is given these addresses next must not inherit what is poisoned in the frames.
+            GRADUS_ASAN(for (Fiber& fiber : fibers) __asan_unpoison_memory_region(fiber.stack, stack_bytes);)
+            munmap(w.stacks[w.set], fibers.size() * step);
+        }
         fibers = std::vector<Fiber>(count);
         char* memory = static_cast<char*>(
             mmap(nullptr, count * step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));

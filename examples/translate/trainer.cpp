@@ -134,10 +134,7 @@ Trainer::StepResult Trainer::step(const Batch& batch) {
     const double count = loss.count.item();
     optimizer_->zero_grad();
     backward(div(loss.sum, count));
-    const double norm = gradient_norm(optimizer_->parameters());
-    check(std::isfinite(norm), "translate: the gradient of step ", step_ + 1,
-          " is not finite: lower --lr, or run with GRADUS_ANOMALY=1 to see where it begins");
-    optimizer_->step({.gradient_scale = clip_factor(norm, settings_.clip)});
+    const double norm = optimizer_->step({.clip_norm = settings_.clip, .check_finite = true}).item();
     const double lr = optimizer_->lr();
     schedule_->advance();
     ++step_;
