@@ -13,10 +13,8 @@ Tensor checked_index(const char* op, const Tensor& x, const Tensor& index, std::
     check(index.dtype() == DType::i64 || index.dtype() == DType::i32, op, ": the index must be i64 or i32: got ",
           index.dtype());
     check_devices(op, {{"values", x}, {"index", index}});
-    Tensor places = index.dtype() == DType::i64 ? index : cast(index, DType::i64);
-    places = contiguous(places);
-    kernels::check_index(op, places, bound);
-    return places;
+    const Tensor places = contiguous(index.dtype() == DType::i64 ? index : cast(index, DType::i64));
+    return kernels::checked_index(op, places, bound);
 }
 
 Tensor select_slices(const char* op, const Tensor& x, int axis, const Tensor& places);

@@ -17,9 +17,6 @@ struct Rows {
     Tensor x;  ///< (N, C), row-major, f32 or f64
     kernels::ClassTargets targets;
     Shape outer;
-
-    /// Σ of the rows' divisors; a mean over nothing divides by 0.
-    double divisor() const { return kernels::target_divisor(targets); }
 };
 
 /// Targets kept for backward: reading them throws when the caller changed the class numbers or weights meanwhile.
@@ -61,14 +58,6 @@ void check_logits(const char* op, const Tensor& x, const Tensor& targets, const 
     check(!recording(w), op, ": class_weights have no gradient: detach them");
 }
 
-/// The place of element i of a tensor: "3", or "(1, 2)" where there are several axes.
-std::string position(const Shape& shape, std::int64_t i) {
-    if (shape.rank() < 2) return text(i);
-    Shape at = shape;
-    for (int axis = shape.rank() - 1; axis >= 0; --axis) at[axis] = i % shape[axis], i /= shape[axis];
-    return to_string(at);
-}
-
 Rows class_targets(const char* op, const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
     check_logits(op, logits, targets, options);
     Rows rows;
@@ -86,34 +75,31 @@ Rows class_targets(const char* op, const Tensor& logits, const Tensor& targets, 
         rows.targets.weights = contiguous(in_dtype(options.class_weights, dtype)).without_past();
     rows.targets.smoothing = options.label_smoothing;
     rows.targets.ignore = options.ignore_index;
-    const std::int64_t bad = kernels::find_bad_target(rows.targets, logits.size(1));
-    if (bad >= 0)
-        fail(op, ": a target is out of range: position ", position(targets.shape(), bad), " holds ",
-             to(rows.targets.ids, Device{}).data<std::int64_t>()[bad], ", classes are [0, ", logits.size(1),
-             ") and ignore_index is ", options.ignore_index);
+    rows.targets = kernels::checked_targets(op, rows.targets, targets.shape(), logits.size(1));
     return rows;
 }
 
-/// g as the kernels read it: one element, or one a row; times `factor`.
-Tensor row_gradient(const Tensor& g, double factor) {
-    const Tensor flat = g.rank() == 0 ? g : reshape(contiguous(g), {g.numel()});
-    return factor == 1 ? flat : mul(flat, factor);
-}
+/// How the losses of rows become one: without `mean` they are added up, or stay what they are.
+struct Reducer {
+    Reduction reduction;
+    kernels::MeanDivisor mean;  ///< for Reduction::mean alone
+
+    Reducer(Reduction reduction, const kernels::ClassTargets& targets) : reduction(reduction) {
+        if (reduction == Reduction::mean) mean = kernels::mean_divisor(targets);
+    }
+    Tensor operator()(const Tensor& losses, const Shape& outer) const {
+        if (reduction == Reduction::none) return losses.with_layout(Layout(outer));
+        const NoGrad scope;
+        const Tensor total = sum(losses);
+        return reduction == Reduction::sum ? total : div(total, cast(mean.sum, total.dtype()));
+    }
+    /// dL/d(losses of rows) as the kernels read it: one element, or one a row.
+    Tensor row_gradient(const Tensor& g) const {
+        const Tensor flat = g.rank() == 0 ? g : reshape(contiguous(g), {g.numel()});
+        return reduction == Reduction::mean ? mul(flat, cast(mean.slope, flat.dtype())) : flat;
+    }
+};
 Tensor as_column(const Tensor& g) { return g.rank() == 0 ? g : unsqueeze(g, 1); }
-
-/// The reduced loss of rows.
-Tensor reduced(const Tensor& losses, const Shape& outer, Reduction reduction, double divisor) {
-    if (reduction == Reduction::none) return losses.with_layout(Layout(outer));
-    const NoGrad scope;
-    const Tensor total = sum(losses);
-    return reduction == Reduction::sum ? total : div(total, divisor);
-}
-
-/// With everything ignored the divisor is 0: the loss is NaN, but its gradient is exactly zero, whatever it is scaled
-/// by.
-double slope_factor(Reduction reduction, double divisor) {
-    return reduction == Reduction::mean && divisor != 0 ? 1 / divisor : 1;
-}
 
 Tensor target_matrix(const kernels::ClassTargets& targets, const Tensor& x) {
     const Tensor q = Tensor::empty(x.shape(), x.dtype(), x.device());
@@ -121,16 +107,15 @@ Tensor target_matrix(const kernels::ClassTargets& targets, const Tensor& x) {
     return q;
 }
 
-Tensor cross_entropy_rows(const char* op, const Rows& rows, Reduction reduction, double divisor) {
+Tensor cross_entropy_rows(const char* op, const Rows& rows, const Reducer& reducer) {
     const Tensor& x = rows.x;
     const Tensor losses = Tensor::empty({x.size(0)}, x.dtype(), x.device());
     const Tensor normalizer = Tensor::empty({x.size(0), 2}, x.dtype(), x.device());
     kernels::cross_entropy(x, rows.targets, losses, normalizer);
-    const double factor = slope_factor(reduction, divisor);
     return record(
-        op, reduced(losses, rows.outer, reduction, divisor),
-        wrt(x, [x = saved(x), targets = SavedTargets(rows.targets), normalizer, factor](const Tensor& gradient) {
-            const Tensor g = row_gradient(gradient, factor);
+        op, reducer(losses, rows.outer),
+        wrt(x, [x = saved(x), targets = SavedTargets(rows.targets), normalizer, reducer](const Tensor& gradient) {
+            const Tensor g = reducer.row_gradient(gradient);
             if (grad_enabled()) {
                 const Tensor q = target_matrix(targets(), x()), weight = sum(q, {1}, true);
                 // A row that counts nothing may hold anything, also NaN.
@@ -175,18 +160,17 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
     if (is_floating(targets.dtype()))
         return in_dtype(distribution_loss(op, logits, targets, options, options.reduction), logits.dtype());
     const Rows rows = class_targets(op, logits, targets, options);
-    const double divisor = options.reduction == Reduction::mean ? rows.divisor() : 1;
-    return in_dtype(cross_entropy_rows(op, rows, options.reduction, divisor), logits.dtype());
+    return in_dtype(cross_entropy_rows(op, rows, Reducer(options.reduction, rows.targets)), logits.dtype());
 }
 
 LossSum cross_entropy_sum(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
     constexpr const char* op = "cross_entropy_sum";
-    const auto count = [&](double n) { return Tensor::scalar(n, DType::f32, logits.device()); };
     if (is_floating(targets.dtype()))
         return {distribution_loss(op, logits, targets, options, Reduction::sum),
-                count(double(logits.numel() / logits.size(1)))};
+                full({}, double(logits.numel() / logits.size(1)), DType::f32, logits.device())};
     const Rows rows = class_targets(op, logits, targets, options);
-    return {cross_entropy_rows(op, rows, Reduction::sum, 1), count(rows.divisor())};
+    return {cross_entropy_rows(op, rows, Reducer(Reduction::sum, rows.targets)),
+            cast(kernels::mean_divisor(rows.targets).sum, DType::f32)};
 }
 
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, const CrossEntropyOptions& options) {
@@ -195,14 +179,13 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, const Cr
           options.label_smoothing);
     const Rows rows = class_targets(op, log_probabilities, targets, options);
     const Tensor& x = rows.x;
-    const double divisor = options.reduction == Reduction::mean ? rows.divisor() : 1;
+    const Reducer reducer(options.reduction, rows.targets);
     const Tensor losses = Tensor::empty({x.size(0)}, x.dtype(), x.device());
     kernels::nll(x, rows.targets, losses);
-    const double factor = slope_factor(options.reduction, divisor);
     const Tensor loss =
-        record(op, reduced(losses, rows.outer, options.reduction, divisor),
-               wrt(x, [shape = x.shape(), targets = SavedTargets(rows.targets), factor](const Tensor& gradient) {
-                   const Tensor g = row_gradient(gradient, factor);
+        record(op, reducer(losses, rows.outer),
+               wrt(x, [shape = x.shape(), targets = SavedTargets(rows.targets), reducer](const Tensor& gradient) {
+                   const Tensor g = reducer.row_gradient(gradient);
                    const Tensor gx = Tensor::empty(shape, gradient.dtype(), gradient.device());
                    if (grad_enabled()) {
                        kernels::target_rows(targets(), gx);

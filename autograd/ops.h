@@ -192,7 +192,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {},
                 double eps = 1e-5);  ///< x / √(mean x² + eps) · weight, last axis
 
-// ---- indexing: index tensors are i64 or i32; an index out of range throws naming position, value and range ----
+// ---- indexing: index tensors are i64 or i32; an index out of range throws naming position, value and range, on a card
+// when the host next waits for it (GRADUS_SYNC=1: at once) ----
 Tensor embedding(const Tensor& ids, const Tensor& table,
                  std::int64_t padding_idx = -1);  ///< (…) (n, d) -> (…, d); the padding row never gets a gradient
 Tensor gather(const Tensor& x, int axis, const Tensor& index);  ///< out[i][j] = x[index[i][j]][j] for axis 0
@@ -245,8 +246,9 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, const Cr
 // Losses below refuse shapes that only match by broadcasting.
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
-Tensor bce_loss(const Tensor& x, const Tensor& target,
-                Reduction reduction = Reduction::mean);  ///< logs clamped at -100
+Tensor bce_loss(
+    const Tensor& x, const Tensor& target,
+    Reduction reduction = Reduction::mean);  ///< logs clamped at -100; reads the range of x, so waits on a card
 Tensor bce_with_logits_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 Tensor gaussian_kl(const Tensor& mean, const Tensor& log_variance,
                    Reduction reduction = Reduction::sum);  ///< -½ (1 + lv - μ² - e^lv), against N(0, 1)

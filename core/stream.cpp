@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "gradus/core/error.h"
+#include "gradus/core/late_fault.h"
 #include "gradus/core/thread_state.h"
 #ifdef GRADUS_HAS_CUDA
 #include "gradus/core/cuda.h"
@@ -53,6 +54,7 @@ void Stream::synchronize() const {
     if (device_.kind == Device::cpu) return;
     const DeviceGuard guard(device_);
     cuda_check(cudaStreamSynchronize(as_stream(*this)), "synchronize");
+    tell_faults(device_);
 }
 
 StreamGuard::StreamGuard(const Stream& stream) : stream_(stream), before_(nullptr) {
@@ -67,6 +69,7 @@ void Event::record(const Stream& stream) {
     ++records_;
     if (stream.device().kind == Device::cpu) return;
     const DeviceGuard guard(stream.device());
+    device_ = stream.device();
     cudaEvent_t event = nullptr;
     cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
     handle_ = std::shared_ptr<void>(event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
@@ -82,7 +85,9 @@ bool Event::reached() const {
 }
 
 void Event::wait() const {
-    if (handle_) cuda_check(cudaEventSynchronize(as_event(handle_)), "event");
+    if (!handle_) return;
+    cuda_check(cudaEventSynchronize(as_event(handle_)), "event");
+    tell_faults(device_);
 }
 
 void Event::wait(const Stream& stream) const {
@@ -97,6 +102,7 @@ void synchronize(Device device) {
     if (device.kind == Device::cpu) return;
     const DeviceGuard guard(device);
     cuda_check(cudaDeviceSynchronize(), "synchronize");
+    tell_faults(device);
 }
 
 #else

@@ -52,6 +52,7 @@ class Event {
 
   private:
     std::shared_ptr<void> handle_;  ///< a cudaEvent_t once recorded on a card
+    Device device_;
     std::int64_t records_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "gradus/core/late_fault.h"
 #include "gradus/core/stream.h"
 #ifdef GRADUS_HAS_CUDA
 #include "gradus/core/cuda.h"
@@ -18,7 +19,9 @@ void copy(void* target, const void* source, std::size_t bytes, cudaMemcpyKind ki
     const DeviceGuard guard(device);
     cudaStream_t stream = current_cuda_stream(device);
     cuda_check(cudaMemcpyAsync(target, source, bytes, kind, stream), "copy");
-    if (wait) cuda_check(cudaStreamSynchronize(stream), "copy");
+    if (!wait) return;
+    cuda_check(cudaStreamSynchronize(stream), "copy");
+    tell_faults(device);
 }
 
 /// Sends a pattern over and back.

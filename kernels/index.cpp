@@ -123,7 +123,7 @@ struct Buckets {
 
 }  // namespace
 
-void cpu::check_index(const char* op, const Tensor& index, int64_t bound) {
+Tensor cpu::checked_index(const char* op, const Tensor& index, int64_t bound) {
     assert(index.is_contiguous());
     const int64_t n = index.numel();
     const int64_t* values = index.data<int64_t>();
@@ -137,8 +137,8 @@ void cpu::check_index(const char* op, const Tensor& index, int64_t bound) {
         for (int64_t seen = first.load(); at < seen && !first.compare_exchange_weak(seen, at);) {
         }
     });
-    if (first == n) return;
-    fail_index(op, index.shape(), first, values[first], bound);
+    if (first != n) raise(index_fault(op, index.shape(), first, values[first], bound));
+    return index;
 }
 
 void cpu::index_select(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {

@@ -1,7 +1,7 @@
 // Reading and adding at computed places: rows of a table, single elements, one-hot rows; the contract, whatever the
 // device.
 //
-// Index tensors are contiguous i64 and have passed check_index. Results are contiguous and every element of them is
+// Index tensors are contiguous i64 and come from checked_index. Results are contiguous and every element of them is
 // written. Sums are taken in the order of the index, whatever the number of threads; 16-bit floats add up in f32 and
 // round once.
 #pragma once
@@ -14,7 +14,7 @@
 namespace gradus::kernels {
 
 namespace cpu {
-void check_index(const char* op, const Tensor& index, std::int64_t bound);
+Tensor checked_index(const char* op, const Tensor& index, std::int64_t bound);
 void index_select(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
 void index_sum(const Tensor& x, int axis, const Tensor& index, std::int64_t skip, const Tensor& y);
 void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
@@ -22,7 +22,7 @@ void scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y
 void one_hot(const Tensor& index, const Tensor& y);
 }  // namespace cpu
 namespace cuda {
-decltype(cpu::check_index) check_index;
+decltype(cpu::checked_index) checked_index;
 decltype(cpu::index_select) index_select;
 decltype(cpu::index_sum) index_sum;
 decltype(cpu::gather) gather;
@@ -30,9 +30,11 @@ decltype(cpu::scatter_add) scatter_add;
 decltype(cpu::one_hot) one_hot;
 }  // namespace cuda
 
-/// Throws unless all indices lie in [0, bound); the text names the first that does not, its position and the range.
-inline void check_index(const char* op, const Tensor& index, std::int64_t bound) {
-    GRADUS_DISPATCH(op, index.device(), check_index, op, index, bound);
+/// The index where all of it lies in [0, bound). Else an error names the first entry that does not, its position and
+/// the range: at once on the CPU; on a card, where nobody waits for the answer, with the next wait (core/late_fault.h),
+/// until when the result, a copy, holds 0 in its place.
+inline Tensor checked_index(const char* op, const Tensor& index, std::int64_t bound) {
+    return GRADUS_DISPATCH(op, index.device(), checked_index, op, index, bound);
 }
 
 /// y[…, i, …] = x[…, index[i], …] at this axis; x has any strides.

@@ -1,5 +1,6 @@
 #include "gradus/kernels/loss.h"
 
+#include "gradus/kernels/index_checks.h"
 #include "gradus/kernels/parallel.h"
 #include "gradus/kernels/row.h"
 
@@ -78,14 +79,15 @@ void slope_row(const T* x, const Targets<T>& t, std::int64_t r, const T* normali
 
 }  // namespace
 
-std::int64_t find_bad_target(const ClassTargets& targets, std::int64_t classes) {
+ClassTargets checked_targets(const char* op, const ClassTargets& targets, const Shape& shape, std::int64_t classes) {
     const std::int64_t* ids = targets.ids.data<std::int64_t>();
     for (std::int64_t i = 0; i < targets.ids.numel(); ++i)
-        if (ids[i] != targets.ignore && (ids[i] < 0 || ids[i] >= classes)) return i;
-    return -1;
+        if (ids[i] != targets.ignore && (ids[i] < 0 || ids[i] >= classes))
+            raise(target_fault(op, shape, i, ids[i], classes, targets.ignore));
+    return targets;
 }
 
-double target_divisor(const ClassTargets& targets) {
+MeanDivisor mean_divisor(const ClassTargets& targets) {
     const std::int64_t* ids = targets.ids.data<std::int64_t>();
     double total = 0;
     const auto add_up = [&](auto weight) {
@@ -99,7 +101,8 @@ double target_divisor(const ClassTargets& targets) {
             add_up([w = targets.weights.data<T>()](std::int64_t id) { return double(w[id]); });
         });
     }
-    return total;
+    const Device device = targets.ids.device();
+    return {Tensor::scalar(total, DType::f64, device), Tensor::scalar(total != 0 ? 1 / total : 1, DType::f64, device)};
 }
 
 void target_rows(const ClassTargets& targets, const Tensor& q) {

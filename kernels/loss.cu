@@ -2,6 +2,8 @@
 // backward, which may write the gradient over the logits.
 #include "gradus/kernels/loss.h"
 
+#include "gradus/core/late_fault.h"
+#include "gradus/kernels/index_checks.h"
 #include "gradus/kernels/memory.h"
 #include "gradus/kernels/row.cuh"
 
@@ -130,14 +132,23 @@ __global__ void __launch_bounds__(row_threads)
     }
 }
 
+/// safe = the targets, ignored where they are no class; found[0] = the first position of such, or -1 as it was.
 __global__ void __launch_bounds__(row_threads)
-    bad_target_kernel(const std::int64_t* ids, std::int64_t n, std::int64_t classes, std::int64_t ignore,
-                      unsigned long long* first) {
-    for (std::int64_t i = first_item(); i < n; i += item_step())
-        if (ids[i] != ignore && (ids[i] < 0 || ids[i] >= classes)) atomicMin(first, static_cast<unsigned long long>(i));
+    check_targets_kernel(const std::int64_t* ids, std::int64_t n, std::int64_t classes, std::int64_t ignore,
+                         std::int64_t* safe, unsigned long long* found) {
+    for (std::int64_t i = first_item(); i < n; i += item_step()) {
+        const std::int64_t id = ids[i];
+        const bool bad = id != ignore && (id < 0 || id >= classes);
+        safe[i] = bad ? ignore : id;
+        if (bad) atomicMin(found, static_cast<unsigned long long>(i));
+    }
+}
+/// found[1] = the target at the position found[0].
+__global__ void value_kernel(const std::int64_t* ids, std::int64_t* found) {
+    if (found[0] >= 0) found[1] = ids[found[0]];
 }
 
-/// The sum of the kept rows' weights; one block, in a fixed order.
+/// The sum of the kept rows' weights and the slope of a mean; one block, in a fixed order.
 template <class T>
 __global__ void __launch_bounds__(row_threads) divisor_kernel(Targets<T> t, std::int64_t rows, double* total) {
     GRADUS_SHARED(double, scratch, [32]);
@@ -145,31 +156,37 @@ __global__ void __launch_bounds__(row_threads) divisor_kernel(Targets<T> t, std:
     for (std::int64_t r = threadIdx.x; r < rows; r += row_threads)
         if (!t.ignored(r)) sum += t.weights ? double(t.weights[t.ids[r]]) : 1.0;
     sum = block_sum(sum, scratch);
-    if (threadIdx.x == 0) *total = sum;
+    if (threadIdx.x == 0) total[0] = sum, total[1] = sum != 0 ? 1 / sum : 1;
 }
 
 }  // namespace
 
-std::int64_t find_bad_target(const ClassTargets& targets, std::int64_t classes) {
+ClassTargets checked_targets(const char* op, const ClassTargets& targets, const Shape& shape, std::int64_t classes) {
     const std::int64_t n = targets.ids.numel();
-    if (n == 0) return -1;
-    const Tensor first = Tensor::empty({1}, DType::i64, targets.ids.device());
-    fill(first, double(n));
-    GRADUS_LAUNCH(bad_target_kernel, first.device(), grid_for(n, row_threads), row_threads, 0,
-                  targets.ids.data<std::int64_t>(), n, classes, targets.ignore,
-                  static_cast<unsigned long long*>(first.address()));
-    const std::int64_t at = first.item<std::int64_t>();
-    return at == n ? -1 : at;
+    if (n == 0) return targets;
+    const Device device = targets.ids.device();
+    ClassTargets safe = targets;
+    safe.ids = Tensor::empty({n}, DType::i64, device);
+    const Tensor found = Tensor::empty({2}, DType::i64, device);
+    fill(found, -1);
+    const auto* ids = targets.ids.data<std::int64_t>();
+    GRADUS_LAUNCH(check_targets_kernel, device, grid_for(n, row_threads), row_threads, 0, ids, n, classes,
+                  targets.ignore, safe.ids.data<std::int64_t>(), static_cast<unsigned long long*>(found.address()));
+    GRADUS_LAUNCH(value_kernel, device, 1, 1, 0, ids, found.data<std::int64_t>());
+    watch(found, [=, ignore = targets.ignore](std::int64_t position, std::int64_t value) {
+        return target_fault(op, shape, position, value, classes, ignore);
+    });
+    return safe;
 }
 
-double target_divisor(const ClassTargets& targets) {
-    const Tensor total = Tensor::empty({}, DType::f64, targets.ids.device());
+MeanDivisor mean_divisor(const ClassTargets& targets) {
+    const Tensor both = Tensor::empty({2}, DType::f64, targets.ids.device());
     visit_real(targets.weights.defined() ? targets.weights.dtype() : DType::f32, [&](auto zero) {
         using T = decltype(zero);
-        GRADUS_LAUNCH((divisor_kernel<T>), total.device(), 1, row_threads, 0, Targets<T>(targets, 0),
-                      targets.ids.numel(), total.data<double>());
+        GRADUS_LAUNCH((divisor_kernel<T>), both.device(), 1, row_threads, 0, Targets<T>(targets, 0),
+                      targets.ids.numel(), both.data<double>());
     });
-    return total.item();
+    return {both.with_layout(Layout(Shape{})), both.with_layout(Layout(Shape{}, Strides{}, 1))};
 }
 
 void target_rows(const ClassTargets& targets, const Tensor& q) {

@@ -21,9 +21,16 @@ struct ClassTargets {
     }
 };
 
+/// What a mean over the kept rows divides by, on the targets' device, both 0-d f64.
+struct MeanDivisor {
+    Tensor sum;  ///< Σ of the kept rows' class weights
+    Tensor
+        slope;  ///< 1 / sum, or 1 where the sum is 0: the loss is NaN then, but its gradient zero however it is scaled
+};
+
 namespace cpu {
-std::int64_t find_bad_target(const ClassTargets& targets, std::int64_t classes);
-double target_divisor(const ClassTargets& targets);
+ClassTargets checked_targets(const char* op, const ClassTargets& targets, const Shape& shape, std::int64_t classes);
+MeanDivisor mean_divisor(const ClassTargets& targets);
 void target_rows(const ClassTargets& targets, const Tensor& q);
 void cross_entropy(const Tensor& x, const ClassTargets& targets, const Tensor& losses, const Tensor& normalizer);
 void cross_entropy_backward(const Tensor& x, const ClassTargets& targets, const Tensor& normalizer, const Tensor& g,
@@ -32,8 +39,8 @@ void nll(const Tensor& x, const ClassTargets& targets, const Tensor& losses);
 void nll_backward(const ClassTargets& targets, const Tensor& g, const Tensor& gx);
 }  // namespace cpu
 namespace cuda {
-decltype(cpu::find_bad_target) find_bad_target;
-decltype(cpu::target_divisor) target_divisor;
+decltype(cpu::checked_targets) checked_targets;
+decltype(cpu::mean_divisor) mean_divisor;
 decltype(cpu::target_rows) target_rows;
 decltype(cpu::cross_entropy) cross_entropy;
 decltype(cpu::cross_entropy_backward) cross_entropy_backward;
@@ -41,13 +48,15 @@ decltype(cpu::nll) nll;
 decltype(cpu::nll_backward) nll_backward;
 }  // namespace cuda
 
-/// The first row whose target is neither in [0, classes) nor ignored; -1 where there is none.
-inline std::int64_t find_bad_target(const ClassTargets& targets, std::int64_t classes) {
-    return GRADUS_DISPATCH("cross_entropy", targets.ids.device(), find_bad_target, targets, classes);
+/// The targets where each is in [0, classes) or ignored. Else an error names the first that is not, and its position in
+/// the shape that the caller's targets have: at once on the CPU, on a card with the next wait (core/late_fault.h),
+/// until when it is ignored.
+inline ClassTargets checked_targets(const char* op, const ClassTargets& targets, const Shape& shape,
+                                    std::int64_t classes) {
+    return GRADUS_DISPATCH(op, targets.ids.device(), checked_targets, op, targets, shape, classes);
 }
-/// Σ of the kept rows' class weights: what a mean divides by.
-inline double target_divisor(const ClassTargets& targets) {
-    return GRADUS_DISPATCH("cross_entropy", targets.ids.device(), target_divisor, targets);
+inline MeanDivisor mean_divisor(const ClassTargets& targets) {
+    return GRADUS_DISPATCH("cross_entropy", targets.ids.device(), mean_divisor, targets);
 }
 /// q as a matrix (N, C).
 inline void target_rows(const ClassTargets& targets, const Tensor& q) {

@@ -37,7 +37,8 @@ double gradient_norm(const NamedTensors& parameters) {
     std::map<Device, std::vector<Tensor>> devices;
     each_gradient(parameters, [&](const Tensor&, const Tensor& g) { devices[g.device()].push_back(contiguous(g)); });
     double sum = 0;
-    for (const auto& [device, gradients] : devices) sum += kernels::sums_of_squares(gradients).to_vector<double>().back();
+    for (const auto& [device, gradients] : devices)
+        sum += kernels::sums_of_squares(gradients).to_vector<double>().back();
     return std::sqrt(sum);
 }
 

@@ -18,7 +18,8 @@ struct StepOptions {
     /// Above 0: gradients are clipped by their common norm as clip_grad_norm does, in the pass that updates. The norm
     /// stays on the device, the host does not wait for it.
     double clip_norm = 0;
-    /// A gradient with NaN or Inf throws, naming the parameter, before anything is changed; the host waits for backward.
+    /// A gradient with NaN or Inf throws, naming the parameter, before anything is changed; the host waits for
+    /// backward.
     bool check_finite = false;
 };
 

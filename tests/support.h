@@ -10,7 +10,9 @@ using Catch::Approx;
 
 #include <string>
 
+#include "gradus/core/device.h"
 #include "gradus/core/error.h"
+#include "gradus/core/stream.h"
 
 namespace gradus::tests {
 
@@ -19,6 +21,8 @@ template <class F>
 std::string error_of(F&& f) {
     try {
         f();
+        // What a card finds in its data is told when the host waits for it.
+        for (int i = 0; i < device_count(Device::cuda); ++i) synchronize(Device{Device::cuda, i});
     } catch (const Error& error) {
         return error.what();
     }

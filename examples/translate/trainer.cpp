@@ -131,13 +131,13 @@ Trainer::StepResult Trainer::step(const Batch& batch) {
         Generator::restore(settings_.seed, std::uint32_t(step_ + 1), 0);  // the draws of a step follow from its number
     const Ids ids = tensors_of(batch, model_->device());
     const LossSum loss = loss_of(*model_, ids, settings_.label_smoothing);
-    const double count = loss.count.item();
     optimizer_->zero_grad();
-    backward(div(loss.sum, count));
+    backward(loss.sum / loss.count);
     const double norm = optimizer_->step({.clip_norm = settings_.clip, .check_finite = true}).item();
     const double lr = optimizer_->lr();
     schedule_->advance();
     ++step_;
+    const double count = loss.count.item();
     return {loss.sum.item() / count, norm, lr, real_tokens(batch.source), std::int64_t(count)};
 }
 
