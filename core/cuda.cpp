@@ -2,10 +2,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <string_view>
 
 #include "gradus/core/error.h"
+#include "gradus/core/late_fault.h"
 #include "gradus/core/launch.h"
 #include "gradus/core/stream.h"
 #include "gradus/core/thread_state.h"
@@ -41,11 +43,14 @@ bool is_final(cudaError_t status) {
         case cudaErrorIllegalAddress:
         case cudaErrorLaunchFailure:
         case cudaErrorMisalignedAddress:
+        case cudaErrorInvalidAddressSpace:
+        case cudaErrorInvalidPc:
         case cudaErrorIllegalInstruction:
         case cudaErrorHardwareStackError:
         case cudaErrorAssert:
         case cudaErrorLaunchTimeout:
         case cudaErrorECCUncorrectable:
+        case cudaErrorMpsClientTerminated:
             return true;
         default:
             return false;
@@ -154,7 +159,32 @@ DeviceGuard::DeviceGuard(Device device) {
         cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
 }
 DeviceGuard::~DeviceGuard() {
-    if (before_ >= 0) cudaSetDevice(before_);
+    if (before_ >= 0 && has_context(before_) && cudaSetDevice(before_) != cudaSuccess) cudaGetLastError();
+}
+
+bool has_context(int card) {
+#if defined(GRADUS_EMULATED)
+    return emulation::has_context(card);
+#else
+    // Of the driver, which is asked for by name: nothing links against it.
+    using GetState = int (*)(int, unsigned*, int*);
+    static const auto state = [] {
+        void* function = nullptr;
+        cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
+        const cudaError_t status = cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, 12000,
+                                                                    cudaEnableDefault, &result);
+#else
+        const cudaError_t status =
+            cudaGetDriverEntryPoint("cuDevicePrimaryCtxGetState", &function, cudaEnableDefault, &result);
+#endif
+        if (status != cudaSuccess) cudaGetLastError(), function = nullptr;
+        return reinterpret_cast<GetState>(function);
+    }();
+    unsigned flags = 0;
+    int active = 0;
+    return state && state(card, &flags, &active) == 0 && active != 0;
+#endif
 }
 
 cudaStream_t current_cuda_stream(Device device) { return static_cast<cudaStream_t>(Stream::current(device).handle()); }
@@ -165,6 +195,7 @@ void CudaOp::finish() const {
     if (!synchronous()) return;
     const DeviceGuard guard(device_);
     cuda_check(cudaStreamSynchronize(current_cuda_stream(device_)), running.op);
+    tell_faults(device_);
 }
 
 namespace detail {
@@ -180,6 +211,26 @@ bool check_launch(const char* name, dim3 grid, dim3 block, std::size_t shared_by
           "launch of ", plain_name(name), ": grid (", grid.x, ", ", grid.y, ", ", grid.z, "), block (", block.x, ", ",
           block.y, ", ", block.z, ") or ", shared_bytes, " bytes of shared memory are beyond what a card can do");
     return grid.x > 0 && grid.y > 0 && grid.z > 0 && block.x > 0 && block.y > 0 && block.z > 0;
+}
+
+void allow_shared(const char* name, const void* kernel, Device device, std::size_t shared_bytes) {
+    // Unasked, a kernel has 48 KiB, of which the arrays it declares take their part (16 KiB at most in our kernels).
+    if (shared_bytes <= 32 * 1024) return;
+    static std::mutex mutex;
+    static std::map<std::pair<int, const void*>, std::size_t> known;
+    const std::lock_guard lock(mutex);
+    std::size_t& allowed = known[{device.index, kernel}];
+    if (shared_bytes <= allowed) return;
+    cudaFuncAttributes attributes{};
+    cuda_check(cudaFuncGetAttributes(&attributes, kernel), name);
+    int most = 0;
+    cuda_check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index), name);
+    // All that there is, once and for all: threads that launch at the same time must not lower each other's limit.
+    most -= int(attributes.sharedSizeBytes);
+    check(shared_bytes <= std::size_t(most), "launch of ", plain_name(name), ": needs ", shared_bytes,
+          " bytes of dynamic shared memory, and ", device, " has ", most);
+    cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most), name);
+    allowed = std::size_t(most);
 }
 
 void after_launch(const char* name) {

@@ -23,7 +23,8 @@ namespace detail {
 void forget_card_errors();  ///< for tests that break an emulated card and mend it again
 }
 
-/// Makes a card the current one of this thread for a scope.
+/// Makes a card the current one of this thread for a scope. The one before comes back only if it has a context: making
+/// it current would give it one, and so take memory on a card that nobody asked for.
 class DeviceGuard {
   public:
     explicit DeviceGuard(Device device);
@@ -39,6 +40,13 @@ class DeviceGuard {
 int cuda_device_count();
 const std::string& cuda_absence();
 void append_cuda_devices(std::vector<DeviceInfo>& all);
+
+/// Does this process hold a context, and with it memory, on the card? Only then may the card be made current in
+/// passing.
+bool has_context(int card);
+
+/// The card of a stream that Stream has made.
+Device device_of_stream(void* stream);
 
 /// The stream that this thread's work on a card goes to; the card's own one unless a StreamGuard says otherwise.
 cudaStream_t current_cuda_stream(Device device);

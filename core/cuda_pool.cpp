@@ -1,6 +1,8 @@
 #include "gradus/core/cuda_pool.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "gradus/core/error.h"
 
@@ -9,25 +11,59 @@ namespace {
 
 cudaStream_t as_stream(void* stream) { return static_cast<cudaStream_t>(stream); }
 
-/// `later` goes on when all that `earlier` holds now is done. Errors of a lost card are reported where work is given to
+/// An event after all that a stream holds now; null where its card is lost, which is reported where work is given to
 /// it, not here.
-void order(void* earlier, void* later) noexcept {
+cudaEvent_t event_after(void* stream) noexcept {
     cudaEvent_t event = nullptr;
-    if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) return;
-    if (cudaEventRecord(event, as_stream(earlier)) == cudaSuccess) cudaStreamWaitEvent(as_stream(later), event, 0);
+    try {
+        const DeviceGuard guard(device_of_stream(stream));  // an event belongs to its stream's card
+        cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+        cuda_check(cudaEventRecord(event, as_stream(stream)), "cudaEventRecord");
+        return event;
+    } catch (const std::exception&) {
+        if (event) cudaEventDestroy(event);
+        return nullptr;
+    }
+}
+
+/// `later` goes on when all that `earlier` holds now is done.
+void order(void* earlier, void* later) noexcept {
+    cudaEvent_t event = event_after(earlier);
+    if (!event) return;
+    if (cudaStreamWaitEvent(as_stream(later), event, 0) != cudaSuccess) cudaGetLastError();
     cudaEventDestroy(event);  // CUDA keeps it until the wait is over
+}
+
+bool caching_from_environment() {
+    const char* text = std::getenv("GRADUS_POOL");
+    const std::string_view value = text ? text : "";
+    check(value.empty() || value == "on" || value == "off", "GRADUS_POOL: expected on or off: got \"", value, "\"");
+    return value != "off";
+}
+
+/// The driver gives memory in pages of 2 MiB.
+std::int64_t taken_by(std::size_t size) {
+    return std::int64_t((size + Pool::slab_size - 1) / Pool::slab_size * Pool::slab_size);
+}
+
+/// The card whose context page-locked memory is made in: one that is in use already.
+Device card_in_use() {
+    for (int i = 0; i < cuda_device_count(); ++i)
+        if (has_context(i)) return {Device::cuda, i};
+    return {Device::cuda, 0};
 }
 
 }  // namespace
 
-CudaPool::CudaPool(Device device) : device_(device), limit_(limit_from_environment()) {}
+CudaPool::CudaPool(Device device)
+    : device_(device), caching_(caching_from_environment()), limit_(limit_from_environment()) {}
 
 CudaPool::Slab& CudaPool::slab_of(void* block) {
     return std::prev(slabs_.upper_bound(static_cast<char*>(block)))->second;
 }
 
 void* CudaPool::map(std::size_t size) {
-    if (limit_ != 0 && mapped_ + std::int64_t(size) > limit_) return nullptr;
+    if (limit_ != 0 && mapped_ + taken_by(size) > limit_) return nullptr;
     void* block = nullptr;
     const cudaError_t status = cudaMalloc(&block, size);
     if (status == cudaErrorMemoryAllocation) {
@@ -35,7 +71,7 @@ void* CudaPool::map(std::size_t size) {
         return nullptr;
     }
     cuda_check(status, "cudaMalloc");
-    mapped_ += std::int64_t(size);
+    mapped_ += taken_by(size);
     ++statistics_.system_allocations;
     return block;
 }
@@ -76,7 +112,7 @@ void* CudaPool::take_cached(std::size_t size, void* stream) {
 
 void* CudaPool::take(std::size_t size, void* stream) {
     if (void* block = take_cached(size, stream)) return block;
-    return size < own_mapping ? cut(size) : map(size);
+    return caching_ && size < own_mapping ? cut(size) : map(size);
 }
 
 void CudaPool::unmap_cached() {
@@ -92,7 +128,7 @@ void CudaPool::unmap_cached() {
             }
             for (void* block : list) {
                 cudaFree(block);
-                statistics_.cached -= std::int64_t(size), mapped_ -= std::int64_t(size);
+                statistics_.cached -= std::int64_t(size), mapped_ -= taken_by(size);
             }
             list.clear();
         }
@@ -132,13 +168,19 @@ void* CudaPool::allocate(std::size_t bytes, void* stream) {
 void CudaPool::free(void* block, std::size_t bytes, void* stream, std::span<void* const> guests) {
     const std::size_t size = std::max<std::size_t>(class_size(bytes), 256);
     const std::lock_guard lock(mutex_);
+    statistics_.in_use -= std::int64_t(size);
     for (void* guest : guests) order(guest, stream);
+    if (!caching_) {
+        cudaStreamSynchronize(as_stream(stream));  // an error surfaces at the next check
+        cudaFree(block);
+        mapped_ -= taken_by(size);
+        return;
+    }
     Lists& lists = cached_[stream];
     if (lists.empty()) lists.resize(classes);
     lists[std::size_t(class_index(size))].push_back(block);
     if (size < own_mapping) slab_of(block).in_use -= std::int64_t(size);
     statistics_.cached += std::int64_t(size);
-    statistics_.in_use -= std::int64_t(size);
 }
 
 void CudaPool::release_cached() {
@@ -178,7 +220,7 @@ void* PinnedPool::allocate(std::size_t bytes, void*) {
     const std::lock_guard lock(mutex_);
     std::erase_if(busy_, [&](const Busy& busy) {
         for (cudaEvent_t event : busy.events)
-            if (cudaEventQuery(event) == cudaErrorNotReady) return false;
+            if (cudaEventQuery(event) == cudaErrorNotReady) return cudaGetLastError(), false;
         for (cudaEvent_t event : busy.events) cudaEventDestroy(event);
         cached_[busy.size].push_back(busy.block);
         return true;
@@ -190,18 +232,15 @@ void* PinnedPool::allocate(std::size_t bytes, void*) {
         return block;
     }
     void* block = nullptr;
+    const DeviceGuard guard(card_in_use());
     cuda_check(cudaMallocHost(&block, size), "cudaMallocHost");
     return block;
 }
 
 void PinnedPool::free(void* block, std::size_t bytes, void*, std::span<void* const> guests) {
     Busy busy{block, Pool::class_size(bytes), {}};
-    for (void* guest : guests) {
-        cudaEvent_t event = nullptr;
-        if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) continue;
-        cudaEventRecord(event, as_stream(guest));
-        busy.events.push_back(event);
-    }
+    for (void* guest : guests)
+        if (cudaEvent_t event = event_after(guest)) busy.events.push_back(event);
     const std::lock_guard lock(mutex_);
     busy_.push_back(std::move(busy));
 }

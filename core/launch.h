@@ -40,6 +40,8 @@ namespace detail {
 /// Throws unless the grid and the block are within the limits of every card; true where there is work. Remembers the
 /// name for errors that surface later.
 bool check_launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes);
+/// Lets a kernel have this much dynamic shared memory on the current card.
+void allow_shared(const char* name, const void* kernel, Device device, std::size_t shared_bytes);
 void after_launch(const char* name);
 }  // namespace detail
 
@@ -48,14 +50,11 @@ void launch(const char* name, void (*kernel)(Parameters...), Device device, dim3
             std::size_t shared_bytes, Arguments&&... arguments) {
     if (!detail::check_launch(name, grid, block, shared_bytes)) return;
     const DeviceGuard guard(device);
+    detail::allow_shared(name, reinterpret_cast<const void*>(kernel), device, shared_bytes);
 #if defined(GRADUS_EMULATED)
     emulation::launch(name, kernel, grid, block, shared_bytes, current_cuda_stream(device),
                       std::forward<Arguments>(arguments)...);
 #elif defined(__CUDACC__)
-    if (shared_bytes > 48 * 1024)
-        cuda_check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)),
-                   name);
     kernel<<<grid, block, shared_bytes, current_cuda_stream(device)>>>(
         Parameters(std::forward<Arguments>(arguments))...);
 #endif

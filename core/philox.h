@@ -45,4 +45,12 @@ GRADUS_FN inline double to_unit_f64(std::uint32_t high, std::uint32_t low) {
     return (double((std::uint64_t(high) << 32 | low) >> 12) + 0.5) * 0x1p-52;
 }
 
+/// u in (0, 1) stretched over [low, high), `last` being the largest number below high. Rounded in the same places on
+/// every device, which compilers would not do by themselves; in two products, so that a range beyond the largest number
+/// does not overflow.
+GRADUS_FN inline double between(double u, double low, double high, double last) {
+    const double x = std::fma(high, u, low * (1 - u));
+    return x < last ? x : last;
+}
+
 }  // namespace gradus

@@ -1,6 +1,7 @@
 #include "gradus/core/stream.h"
 
 #include <atomic>
+#include <map>
 #include <mutex>
 
 #include "gradus/core/error.h"
@@ -17,10 +18,21 @@ namespace {
 cudaStream_t as_stream(const Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
 cudaEvent_t as_event(const std::shared_ptr<void>& handle) { return static_cast<cudaEvent_t>(handle.get()); }
 
+struct MadeStreams {
+    std::mutex mutex;
+    std::map<void*, Device> device;
+};
+MadeStreams& made_streams() {
+    static MadeStreams* all = new MadeStreams;  // outlives every static tensor
+    return *all;
+}
+
 cudaStream_t make_stream(Device device) {
     const DeviceGuard guard(device);
     cudaStream_t stream = nullptr;
     cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    const std::lock_guard lock(made_streams().mutex);
+    made_streams().device.emplace(stream, device);
     return stream;
 }
 
@@ -36,6 +48,11 @@ void* own_stream(Device device) {
 }
 
 }  // namespace
+
+Device device_of_stream(void* stream) {
+    const std::lock_guard lock(made_streams().mutex);
+    return made_streams().device.at(stream);
+}
 
 Stream::Stream(Device device) : device_(device) {
     check_device(device);
@@ -78,14 +95,16 @@ void Event::record(const Stream& stream) {
 
 bool Event::reached() const {
     if (!handle_) return true;
+    const DeviceGuard guard(device_);
     const cudaError_t status = cudaEventQuery(as_event(handle_));
-    if (status == cudaErrorNotReady) return false;
+    if (status == cudaErrorNotReady) return cudaGetLastError(), false;
     cuda_check(status, "event");
     return true;
 }
 
 void Event::wait() const {
     if (!handle_) return;
+    const DeviceGuard guard(device_);
     cuda_check(cudaEventSynchronize(as_event(handle_)), "event");
     tell_faults(device_);
 }

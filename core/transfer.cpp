@@ -24,6 +24,12 @@ void copy(void* target, const void* source, std::size_t bytes, cudaMemcpyKind ki
     tell_faults(device);
 }
 
+/// A stream copies from one to the other: neither is reused before.
+void share(const Stream& stream, const Tensor& x, const Tensor& y) {
+    x.storage().use_on(stream.handle());
+    y.storage().use_on(stream.handle());
+}
+
 /// Sends a pattern over and back.
 bool goes_over(Device from, Device to) {
     constexpr std::size_t count = 1 << 16;
@@ -65,7 +71,7 @@ void between_cards(const Tensor& x, const Tensor& y, std::size_t bytes) {
     Event ready;
     ready.record(Stream::current(x.device()));
     ready.wait(stream);
-    x.storage().use_on(stream.handle());
+    share(stream, x, y);
     const DeviceGuard guard(y.device());
     cuda_check(cudaMemcpyPeerAsync(y.address(), y.device().index, x.address(), x.device().index, bytes,
                                    static_cast<cudaStream_t>(stream.handle())),
@@ -108,12 +114,12 @@ void transfer(const Tensor& x, const Tensor& y) {
     if (from_card && to_card) return between_cards(x, y, bytes);
     if (from_card) {
         const bool pinned = y.storage().pinned();
-        if (pinned) y.storage().use_on(Stream::current(x.device()).handle());
+        if (pinned) share(Stream::current(x.device()), x, y);
         return copy(y.address(), x.address(), bytes, cudaMemcpyDeviceToHost, x.device(), !pinned);
     }
     if (!to_card) return void(std::memcpy(y.address(), x.address(), bytes));
     const bool pinned = x.storage().pinned();
-    if (pinned) x.storage().use_on(Stream::current(y.device()).handle());
+    if (pinned) share(Stream::current(y.device()), x, y);
     copy(y.address(), x.address(), bytes, cudaMemcpyHostToDevice, y.device(), !pinned);
 }
 

@@ -102,21 +102,20 @@ constexpr double two_pi = 6.283185307179586;
 }  // namespace
 
 void uniform(const Tensor& y, double low, double high, const Draw& draw) {
-    // In two products, so that a range beyond the largest number does not overflow.
     const double last = std::nextafter(high, low);
-    const auto between = [=](double u) { return std::min(low * (1 - u) + high * u, last); };
+    const auto stretched = [=](double u) { return between(u, low, high, last); };
     if (y.dtype() == DType::f64) {
         double* out = y.data<double>();
         return for_blocks(y, draw, 2, [&](const PhiloxBlock& words, std::int64_t at, std::int64_t n) {
             for (std::int64_t i = 0; i < n; ++i)
-                out[at + i] = between(to_unit_f64(words[std::size_t(2 * i)], words[std::size_t(2 * i + 1)]));
+                out[at + i] = stretched(to_unit_f64(words[std::size_t(2 * i)], words[std::size_t(2 * i + 1)]));
         });
     }
     float* out = y.data<float>();
     const float below = std::nextafter(float(high), float(low));
     for_blocks(y, draw, 4, [&](const PhiloxBlock& words, std::int64_t at, std::int64_t n) {
         for (std::int64_t i = 0; i < n; ++i)
-            out[at + i] = std::min(float(between(double(to_unit(words[std::size_t(i)])))), below);
+            out[at + i] = std::min(float(stretched(double(to_unit(words[std::size_t(i)])))), below);
     });
 }
 

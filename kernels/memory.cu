@@ -224,16 +224,13 @@ struct Uniform {
     double low, high, last;  // last: the largest number below high
     float last_in_f32;
 
-    __device__ double between(double u) const {
-        const double x = low * (1 - u) + high * u;
-        return x < last ? x : last;
-    }
+    __device__ double stretched(double u) const { return between(u, low, high, last); }
     __device__ void fill(const PhiloxBlock& words, double* pair) const {
-        pair[0] = between(to_unit_f64(words[0], words[1])), pair[1] = between(to_unit_f64(words[2], words[3]));
+        pair[0] = stretched(to_unit_f64(words[0], words[1])), pair[1] = stretched(to_unit_f64(words[2], words[3]));
     }
     __device__ void fill(const PhiloxBlock& words, float* four) const {
         for (int i = 0; i < 4; ++i) {
-            const float x = float(between(double(to_unit(words[i]))));
+            const float x = float(stretched(double(to_unit(words[i]))));
             four[i] = x < last_in_f32 ? x : last_in_f32;
         }
     }

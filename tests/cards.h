@@ -7,6 +7,8 @@
 namespace gradus::tests {
 
 inline Device card(int index) { return {Device::cuda, index}; }
+/// Not the first card, where there are several.
+inline Device last_card() { return card(device_count(Device::cuda) - 1); }
 
 /// False, after a line that says so, where there are fewer than `wanted` cards.
 inline bool have_cards(int wanted) {

@@ -9,7 +9,6 @@ namespace gradus::tests {
 namespace {
 
 /// The last card: one that is not the first where there are two.
-Device last_card() { return card(device_count(Device::cuda) - 1); }
 
 /// Value and gradient of each row in f32, row-major, on a card.
 void check_rows(const std::vector<OpRow>& rows) {

@@ -61,8 +61,8 @@ Run train(Device device, int steps) {
 }
 
 TEST_CASE("a Transformer trained on a card follows the CPU step by step", "[cuda][training]") {
-    if (!have_cards(2)) return;
-    const Run host = train(Device{}, 4), there = train(card(1), 4);
+    if (!have_cards(1)) return;
+    const Run host = train(Device{}, 4), there = train(last_card(), 4);
     for (std::size_t i = 0; i < host.losses.size(); ++i) {
         CHECK(there.losses[i] == Approx(host.losses[i]).epsilon(2e-5));
         CHECK(there.norms[i] == Approx(host.norms[i]).epsilon(1e-3));

@@ -141,9 +141,11 @@ inline void run_nothing(void**, unsigned) {}
 /// One launch: what every thread runs, and for how many.
 struct Launch {
     const char* name;
+    const void* function;
     dim3 grid, block;
     std::size_t shared_bytes;
     std::function<void()> body;
+    std::size_t shared_limit = 0;  ///< declared and dynamic shared memory together
 };
 void enqueue(Launch launch, cudaStream_t stream);
 void check_argument(const void* pointer, const char* kernel, int number);
@@ -158,7 +160,9 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 blo
         ++number;
     };
     std::apply([&](const auto&... value) { (check_one(value), ...); }, values);
-    enqueue({name, grid, block, shared_bytes, [kernel, values] { std::apply(kernel, values); }}, stream);
+    enqueue({name, reinterpret_cast<const void*>(kernel), grid, block, shared_bytes,
+             [kernel, values] { std::apply(kernel, values); }},
+            stream);
 }
 
 }  // namespace gradus::emulation

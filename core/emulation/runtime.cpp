@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct Moment {
     char token = 0;
 };
 struct GradusEvent {
+    int device;
     std::shared_ptr<Moment> moment = std::make_shared<Moment>();
 };
 
@@ -81,6 +83,8 @@ namespace {
 struct Card {
     cudaError_t error = cudaSuccess;  ///< a fault of a kernel stays
     std::uint32_t peers = 0;
+    bool context = false;
+    std::map<const void*, int> dynamic_shared;  ///< what cudaFuncSetAttribute has allowed each kernel
 };
 struct Machine {
     Card cards[most_devices];
@@ -230,6 +234,11 @@ void gradus::emulation::enqueue(Launch launch, cudaStream_t stream) {
     const Lock lock;
     if (check_stream(stream) != cudaSuccess) return void(remember(check_stream(stream)));
     const std::uint64_t threads = std::uint64_t(launch.block.x) * launch.block.y * launch.block.z;
+    const auto& allowed = machine().cards[stream->device].dynamic_shared;
+    const auto found = allowed.find(launch.function);
+    if (found != allowed.end() && launch.shared_bytes > std::size_t(found->second))
+        return void(remember(cudaErrorInvalidValue));
+    launch.shared_limit = found == allowed.end() ? 48 << 10 : 227 << 10;
     if (threads == 0 || threads > 1024 || launch.grid.x == 0 || launch.grid.y == 0 || launch.grid.z == 0 ||
         launch.grid.y > 65535 || launch.grid.z > 65535 || launch.grid.x > 0x7fffffffu ||
         launch.shared_bytes > 227 * 1024)
@@ -260,6 +269,11 @@ std::int64_t gradus::emulation::host_waits() {
     return machine().waits;
 }
 
+bool gradus::emulation::has_context(int device) {
+    const Lock lock;
+    return machine().cards[device].context;
+}
+
 std::string gradus::emulation::last_report() {
     const Lock lock;
     return machine().report;
@@ -288,7 +302,9 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 cudaError_t cudaSetDevice(int device) {
     if (device < 0 || device >= device_total()) return remember(cudaErrorInvalidDevice);
+    const Lock lock;
     current = device;
+    machine().cards[device].context = true;
     return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
@@ -338,6 +354,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
     const Lock lock;
     if (fault() != cudaSuccess) return fault();
+    machine().cards[current].context = true;
     *pointer = device_allocate(current, bytes);
     return remember(*pointer ? cudaSuccess : cudaErrorMemoryAllocation);
 }
@@ -354,6 +371,7 @@ cudaError_t cudaFree(void* pointer) {
 }
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
     const Lock lock;
+    machine().cards[current].context = true;
     *pointer = host_allocate(bytes);
     return remember(*pointer ? cudaSuccess : cudaErrorMemoryAllocation);
 }
@@ -405,6 +423,7 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStre
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     const Lock lock;
+    machine().cards[current].context = true;
     *stream = new GradusStream{current, {}, nullptr, 0};
     GRADUS_TSAN((*stream)->tsan = __tsan_create_fiber(0); __tsan_set_fiber_name((*stream)->tsan, "stream");)
     machine().streams.push_back(*stream);
@@ -444,7 +463,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-    *event = new GradusEvent;
+    const Lock lock;
+    machine().cards[current].context = true;
+    *event = new GradusEvent{current};
     return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -455,6 +476,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     const Lock lock;
     if (const cudaError_t error = check_stream(stream); error != cudaSuccess) return remember(error);
+    if (event->device != stream->device) return remember(cudaErrorInvalidResourceHandle);
     auto operation = std::make_unique<Operation>();
     event->moment->stream = stream;
     operation->record = event->moment, operation->version = ++event->moment->recorded;
@@ -479,8 +501,19 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
     *milliseconds = std::chrono::duration<float, std::milli>(end->moment->time - start->moment->time).count();
     return cudaSuccess;
 }
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int value) {
-    return remember(value <= 227 * 1024 ? cudaSuccess : cudaErrorInvalidValue);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
+    const Lock lock;
+    const auto& allowed = machine().cards[current].dynamic_shared;
+    const auto found = allowed.find(function);
+    // What the kernel declares shows when it runs, and is checked then.
+    *attributes = {0, found == allowed.end() ? 48 << 10 : found->second};
+    return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {
+    if (value > 227 * 1024) return remember(cudaErrorInvalidValue);
+    const Lock lock;
+    machine().cards[current].dynamic_shared[function] = value;
+    return cudaSuccess;
 }
 
 // ---- names ----
@@ -507,6 +540,9 @@ const char* cudaGetErrorName(cudaError_t error) {
         GRADUS_NAME(cudaErrorHardwareStackError)
         GRADUS_NAME(cudaErrorIllegalInstruction)
         GRADUS_NAME(cudaErrorMisalignedAddress)
+        GRADUS_NAME(cudaErrorInvalidAddressSpace)
+        GRADUS_NAME(cudaErrorInvalidPc)
+        GRADUS_NAME(cudaErrorMpsClientTerminated)
         GRADUS_NAME(cudaErrorLaunchFailure)
 #undef GRADUS_NAME
     }

@@ -26,7 +26,10 @@ enum cudaError_t : int {
     cudaErrorHardwareStackError = 714,
     cudaErrorIllegalInstruction = 715,
     cudaErrorMisalignedAddress = 716,
+    cudaErrorInvalidAddressSpace = 717,
+    cudaErrorInvalidPc = 718,
     cudaErrorLaunchFailure = 719,
+    cudaErrorMpsClientTerminated = 810,
 };
 
 struct dim3 {
@@ -58,6 +61,10 @@ enum cudaMemcpyKind {
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
+struct cudaFuncAttributes {
+    std::size_t sharedSizeBytes;  // of arrays declared in the kernel
+    int maxDynamicSharedSizeBytes;
+};
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
 
 const char* cudaGetErrorName(cudaError_t error);
@@ -97,6 +104,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function);
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value);
 
 namespace gradus::emulation {
@@ -105,6 +113,8 @@ namespace gradus::emulation {
 std::string last_report();
 /// How often the host has waited for a card so far, by calls that wait or that CUDA makes wait, such as cudaFree.
 std::int64_t host_waits();
+/// Has anything made this process hold a context, and with it memory, on the card?
+bool has_context(int device);
 /// Mends all cards, for tests that broke one.
 void reset_errors();
 /// From here on these bytes of a card's memory may be read and written, or must not be: seen by AddressSanitizer.

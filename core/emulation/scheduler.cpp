@@ -66,7 +66,7 @@ struct Worker {
     char barrier_tokens[2] = {};
 
     char* arena = nullptr;
-    std::size_t arena_bytes = 0, arena_used = 0, arena_start = 0;
+    std::size_t arena_bytes = 0, arena_used = 0, shared_bytes = 0;
     bool arena_wrapped = false;
     char arena_token = 0;
     SharedArray arrays[64];
@@ -242,8 +242,7 @@ void prepare_arena(Worker& w) {
     w.arena_used = 0;
     (void)block_most;
 #endif
-    w.arena_start = w.arena_used;
-    w.array_count = 0;
+    w.array_count = 0, w.shared_bytes = 0;
     GRADUS_ASAN(__asan_poison_memory_region(w.arena, w.arena_bytes);)
 }
 
@@ -427,10 +426,14 @@ void* shared_memory(const void* tag, std::size_t bytes) {
     Worker& w = *worker;
     for (int i = 0; i < w.array_count; ++i)
         if (w.arrays[i].tag == tag) return w.arrays[i].data;
-    constexpr std::size_t most = 227 << 10, red_zone = 64;
+    constexpr std::size_t red_zone = 64;
     const std::size_t start = (w.arena_used + 15) / 16 * 16;
-    if (start + bytes - w.arena_start > most || w.array_count == 64)
-        trap("more shared memory than a block can have", current_fiber()->place);
+    w.shared_bytes += bytes;
+    if (w.shared_bytes > w.running->launch.shared_limit || w.array_count == 64)
+        trap(
+            "more shared memory than a block may have: 227 KiB, and 48 KiB unless cudaFuncSetAttribute has allowed "
+            "more",
+            current_fiber()->place);
     char* data = w.arena + start;
     GRADUS_ASAN(__asan_unpoison_memory_region(data, bytes);)
     if (options().poison)

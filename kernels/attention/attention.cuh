@@ -117,8 +117,8 @@ struct Sight {
 };
 
 /// e^x for x <= 0.
-__device__ __forceinline__ float weight_exp(float x) { return std::exp2(x * 1.44269504f); }
-__device__ __forceinline__ double weight_exp(double x) { return math::exp(x); }
+__device__ __forceinline__ float score_exp(float x) { return std::exp2(x * 1.44269504f); }
+__device__ __forceinline__ double score_exp(double x) { return math::exp(x); }
 
 /// Dropout's decisions for the scores of a tile, in shared memory: bit e % 8 of the query's byte e / 8, where e counts
 /// from the start of the block of eight that the first key's number lies in.

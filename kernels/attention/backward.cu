@@ -46,7 +46,7 @@ __device__ __forceinline__ void differentiate(const Operands<T>& o, const Sight<
             const int q = owned == Owned::queries ? row : column, k = owned == Owned::queries ? column : row;
             A x = score[i][j];
             if (!all_visible) x = k < sight.open(query + q, key) ? sight.masked(x, query + q, key + k) : A(-INFINITY);
-            const A weight = weight_exp(x - lse[q]);
+            const A weight = score_exp(x - lse[q]);
             const A factor = o.drops ? decisions.factor(o, query, q, key, k) : A(1);
             // What is not seen has no slope, also where its value is NaN.
             score[i][j] = weight == A(0) ? A(0) : weight * (slope[i][j] * factor - dot[q]);

@@ -32,10 +32,10 @@ struct Running {
             const A other = __shfl_xor_sync(all_lanes, now, o);
             now = other > now ? other : now;
         }
-        const A shift = now == A(-INFINITY) ? A(0) : now, shrink = weight_exp(top[i] - shift);
+        const A shift = now == A(-INFINITY) ? A(0) : now, shrink = score_exp(top[i] - shift);
         A part = 0;
 #pragma unroll
-        for (int j = 0; j < own; ++j) part += score[j] = weight_exp(score[j] - shift);
+        for (int j = 0; j < own; ++j) part += score[j] = score_exp(score[j] - shift);
         sum[i] = sum[i] * shrink + part;
         top[i] = now;
         return shrink;
