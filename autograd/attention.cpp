@@ -75,7 +75,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     check_shapes(q, k, v);
     DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
     const DType result = dtype;
-    if (dtype == DType::bf16 || dtype == DType::f16) dtype = DType::f32;
+    const bool as_stored = dtype == DType::bf16 && q.device().kind == Device::cuda;  // computes in f32 all the same
+    if (dtype == DType::f16 || (dtype == DType::bf16 && !as_stored)) dtype = DType::f32;
     if (q.dtype() != dtype || k.dtype() != dtype || v.dtype() != dtype) {
         const Tensor y = scaled_dot_product_attention(cast(q, dtype), cast(k, dtype), cast(v, dtype), options);
         return result == dtype ? y : cast(y, result);
@@ -84,7 +85,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     kernels::Attention a = arguments(query, key, options);
     a.q = query.without_past(), a.k = key.without_past(), a.v = value.without_past();
     const Tensor y = empty_heads(query, value.size(3));
-    const Tensor lse = Tensor::empty({query.size(0), query.size(1), query.size(2)}, dtype, query.device());
+    const Tensor lse =
+        Tensor::empty({query.size(0), query.size(1), query.size(2)}, as_stored ? DType::f32 : dtype, query.device());
     kernels::attention(a, y, lse);
     // The rule keeps what the kernel read, with versions; their pasts are not needed, for it is first-order.
     const std::array<Saved, 5> kept{saved(a.q), saved(a.k), saved(a.v), saved(a.mask), saved(a.additive)};

@@ -215,7 +215,8 @@ struct Backward {
             V total{};
             for (std::int64_t here = i; here < at.keys * at.width; here += at.width) {
                 const V p = weight_exp(load(weight + here) - top);
-                const V d = factor ? load(slope + here) * load(factor + here) : load(slope + here);
+                const V given = factor ? load(slope + here) * load(factor + here) : load(slope + here);
+                const V d = math::select(p == V{}, V{}, given);  // a value that is not seen may be NaN
                 store(weight + here, p);
                 store(slope + here, d);
                 total += p * d;

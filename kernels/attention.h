@@ -11,7 +11,7 @@
 
 namespace gradus::kernels {
 
-/// q (B, H, T, D), k (B, H, S, D), v (B, H, S, E) of one dtype, f32 or f64, any strides as long as the last axis lies
+/// q (B, H, T, D), k (B, H, S, D), v (B, H, S, E) of one dtype, f32 or f64, on a card also bf16, any strides as long as the last axis lies
 /// densely.
 struct Attention {
     Tensor q, k, v;

@@ -34,6 +34,16 @@ TEST_CASE("BB-001 a fully masked attention row gives zeros and zero gradient", "
     CHECK(differs(v.grad(), {0, 1.5, 0.5}) == "");
     for (const Tensor& x : {q, k}) CHECK(differs(x.grad(), {0, 0, 0}) == "");
 
+    // Rows that see nothing stay clean where the values nobody sees are NaN, below and above the size of a block.
+    for (const std::int64_t n : {3, 70}) {
+        const Tensor queries = require_grad(ones({1, 2, n, 8}, DType::f32, Device{})),
+                     nan = require_grad(full({1, 2, n, 8}, NAN, DType::f32, Device{}));
+        const Tensor nothing = full({n, n}, 0, DType::boolean, Device{});
+        backward(sum(scaled_dot_product_attention(queries, queries, nan, seen_by(nothing))));
+        for (const Tensor& x : {queries, nan})
+            CHECK(x.grad().to_vector<double>() == std::vector<double>(std::size_t(2 * n * 8), 0));
+    }
+
     // The same by hand: masked_softmax, then the product.
     const Tensor scores = leaf(std::vector<float>(9), {3, 3});
     const Tensor visible = logical_and(tril(cast(ones({3, 3}, DType::f32, Device{}), DType::boolean)), mask);

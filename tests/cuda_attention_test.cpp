@@ -240,6 +240,27 @@ TEST_CASE("BB-001 a fully masked attention row is zero on a card, also where val
     for (const Tensor& x : {queries, nan}) CHECK(differs(x.grad(), std::vector<double>(560, 0), exactly) == "");
 }
 
+TEST_CASE("attention of bf16 tensors: a card reads them as they are, the CPU through f32", "[cuda][attention]") {
+    if (!have_cards(1)) return;
+    const auto results = [](Device device) {
+        std::vector<Tensor> x;
+        for (std::uint64_t salt : {1, 2, 3})
+            x.push_back(require_grad(to(numbers({2, 3, 37, 16}, salt, DType::bf16), device)));
+        AttentionOptions options;
+        options.causal = true;
+        options.mask = to(greater(numbers({2, 1, 37, 37}, 4), -0.5), device);
+        const Tensor y = scaled_dot_product_attention(x[0], x[1], x[2], options);
+        std::vector<Tensor> all = gradients(y, x, {}, to(numbers(y.shape(), 5, DType::bf16), device));
+        all.push_back(y);
+        return all;
+    };
+    const auto there = results(card(0)), here = results(Device{});
+    for (std::size_t i = 0; i < here.size(); ++i) {
+        CHECK(there[i].dtype() == DType::bf16);
+        CHECK(differs(there[i], here[i].to_vector<double>(), gradient_tolerance(DType::bf16)) == "");
+    }
+}
+
 TEST_CASE("BB-010 lowest finite numbers as an additive mask do not turn to NaN on a card", "[cuda][attention]") {
     if (!have_cards(1)) return;
     const auto filled = [](double value, const Shape& shape) { return full(shape, value, DType::f32, card(0)); };
