@@ -15,6 +15,8 @@
 
 namespace gradus {
 
+class Event;
+
 // ---- creation ----
 Tensor zeros(const Shape& shape, DType dtype, Device device);
 Tensor ones(const Shape& shape, DType dtype, Device device);
@@ -255,6 +257,10 @@ Tensor gaussian_kl(const Tensor& mean, const Tensor& log_variance,
 
 // ---- writes in place: bump the version; refuse expanded destinations; not recorded ----
 void copy_(const Tensor& destination, const Tensor& source);
+/// copy_ between page-locked memory of the CPU (Tensor::empty_pinned) and a card, both row-major, of one shape and
+/// dtype, which goes on while the host does: until the event is reached the host must not write the source or read the
+/// destination. copy_ and `to` need no such care.
+Event copy_async_(const Tensor& destination, const Tensor& source);
 void fill_(const Tensor& destination, double value);
 
 }  // namespace gradus

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gradus/autograd/rules.h"
+#include "gradus/core/stream.h"
 #include "gradus/core/transfer.h"
 #include "gradus/kernels/memory.h"
 
@@ -302,6 +303,23 @@ Tensor repeat(const Tensor& x, const Shape& times) {
         y = times[i] == 0 ? slice(y, i, 0, 0) : cat(std::vector<Tensor>(std::size_t(times[i]), y), i);
     }
     return &y.storage() == &x.storage() ? clone(y) : y;
+}
+
+Event copy_async_(const Tensor& destination, const Tensor& source) {
+    check(destination.shape() == source.shape() && destination.dtype() == source.dtype(),
+          "copy_async_: one shape and dtype are needed: got ", source.shape(), " ", source.dtype(), " to ",
+          destination.shape(), " ", destination.dtype());
+    check(destination.is_contiguous() && source.is_contiguous(), "copy_async_: both must be contiguous: use copy_");
+    const Tensor& there = destination.device().kind == Device::cuda ? destination : source;
+    const Tensor& here = destination.device().kind == Device::cuda ? source : destination;
+    check(there.device().kind == Device::cuda && here.device().kind == Device::cpu && here.is_pinned(),
+          "copy_async_: needs page-locked memory of the CPU (Tensor::empty_pinned) and a card: got ", source.device(),
+          " and ", destination.device());
+    transfer_async(source, destination);
+    destination.storage().bump_version();
+    Event done;
+    done.record(Stream::current(there.device()));
+    return done;
 }
 
 void copy_(const Tensor& destination, const Tensor& source) {

@@ -38,7 +38,7 @@ void watch(const Tensor& found, DescribeFault describe) {
     tell_faults(device);  // a loop that never waits shall not gather questions without end
     Watched question;
     question.answer = Tensor::empty_pinned({2}, DType::i64);
-    transfer(found, question.answer);
+    transfer_async(found, question.answer);
     question.arrived.record(Stream::current(device));
     question.describe = std::move(describe);
     if (const Frame* frame = thread_state().frame) question.where = frame->path();

@@ -38,7 +38,7 @@ class Tensor {
 
     /// Uninitialised elements. The device is always said.
     static Tensor empty(const Shape& shape, DType dtype, Device device);
-    /// On the CPU, in page-locked memory: copies between it and a card run while the host goes on (see `to`).
+    /// On the CPU, in page-locked memory: copies between it and a card can run while the host goes on (copy_async_).
     static Tensor empty_pinned(const Shape& shape, DType dtype);
     static Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype(), x.device()); }
     /// Elements copied from the host, row-major; without a shape a vector.

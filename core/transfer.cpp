@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "gradus/core/error.h"
 #include "gradus/core/late_fault.h"
 #include "gradus/core/stream.h"
 #ifdef GRADUS_HAS_CUDA
@@ -23,6 +24,11 @@ void copy(void* target, const void* source, std::size_t bytes, cudaMemcpyKind ki
     cuda_check(cudaStreamSynchronize(stream), "copy");
     tell_faults(device);
 }
+
+/// Up to here the copy to page-locked memory costs less than the wait.
+constexpr std::size_t put_aside_most = std::size_t(4) << 20;
+
+std::size_t bytes_of(const Tensor& x) { return std::size_t(x.numel()) * std::size_t(size_of(x.dtype())); }
 
 /// A stream copies from one to the other: neither is reused before.
 void share(const Stream& stream, const Tensor& x, const Tensor& y) {
@@ -101,26 +107,31 @@ void read_bytes(const Tensor& x, const void* source, void* host, std::size_t byt
 }
 
 void write_bytes(const Tensor& x, void* target, const void* host, std::size_t bytes) {
-    if (x.device().kind == Device::cpu)
-        std::memcpy(target, host, bytes);
-    else
-        copy(target, host, bytes, cudaMemcpyHostToDevice, x.device(), true);
+    if (x.device().kind == Device::cpu) return void(std::memcpy(target, host, bytes));
+    if (bytes > put_aside_most) return copy(target, host, bytes, cudaMemcpyHostToDevice, x.device(), true);
+    const Tensor aside = Tensor::empty_pinned({std::int64_t(bytes)}, DType::u8);
+    std::memcpy(aside.address(), host, bytes);
+    share(Stream::current(x.device()), aside, x);
+    copy(target, aside.address(), bytes, cudaMemcpyHostToDevice, x.device(), false);
 }
 
 void transfer(const Tensor& x, const Tensor& y) {
-    const std::size_t bytes = std::size_t(x.numel()) * std::size_t(size_of(x.dtype()));
+    const std::size_t bytes = bytes_of(x);
     if (bytes == 0) return;
-    const bool from_card = x.device().kind == Device::cuda, to_card = y.device().kind == Device::cuda;
-    if (from_card && to_card) return between_cards(x, y, bytes);
-    if (from_card) {
-        const bool pinned = y.storage().pinned();
-        if (pinned) share(Stream::current(x.device()), x, y);
-        return copy(y.address(), x.address(), bytes, cudaMemcpyDeviceToHost, x.device(), !pinned);
-    }
-    if (!to_card) return void(std::memcpy(y.address(), x.address(), bytes));
-    const bool pinned = x.storage().pinned();
-    if (pinned) share(Stream::current(y.device()), x, y);
-    copy(y.address(), x.address(), bytes, cudaMemcpyHostToDevice, y.device(), !pinned);
+    if (x.device().kind == Device::cpu) return write_bytes(y, y.address(), x.address(), bytes);
+    if (y.device().kind == Device::cpu) return read_bytes(x, x.address(), y.address(), bytes);
+    between_cards(x, y, bytes);
+}
+
+void transfer_async(const Tensor& x, const Tensor& y) {
+    const std::size_t bytes = bytes_of(x);
+    const bool to_card = y.device().kind == Device::cuda;
+    const Device card = to_card ? y.device() : x.device();
+    check(card.kind == Device::cuda && (to_card ? x : y).storage().pinned(), "transfer_async: needs page-locked memory",
+          " of the CPU (Tensor::empty_pinned) and a card: got ", x.device(), " and ", y.device());
+    if (bytes == 0) return;
+    share(Stream::current(card), x, y);
+    copy(y.address(), x.address(), bytes, to_card ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, card, false);
 }
 
 #else
@@ -131,6 +142,7 @@ void write_bytes(const Tensor&, void* target, const void* host, std::size_t byte
 void transfer(const Tensor& x, const Tensor& y) {
     std::memcpy(y.address(), x.address(), std::size_t(x.numel()) * std::size_t(size_of(x.dtype())));
 }
+void transfer_async(const Tensor&, const Tensor&) { fail("transfer_async: this build has no cards"); }
 
 #endif
 }  // namespace gradus

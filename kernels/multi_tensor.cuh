@@ -41,7 +41,7 @@ class Table {
         const Tensor host = Tensor::empty_pinned({bytes}, DType::u8);
         std::memcpy(host.address(), rows.data(), std::size_t(bytes));
         memory_ = Tensor::empty({bytes}, DType::u8, device);
-        transfer(host, memory_);
+        transfer_async(host, memory_);
         rows_ = {static_cast<const Row*>(memory_.address()), int(rows.size()), chunks};
     }
     const Rows<Row>& rows() const { return rows_; }

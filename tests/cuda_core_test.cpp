@@ -186,6 +186,52 @@ TEST_CASE("BB-082 page-locked memory: copies from it and to it are right, and bl
     }
 }
 
+TEST_CASE("BB-082 the host may write what it has copied from as soon as a copy returns", "[cuda][core]") {
+    if (!have_cards(1)) return;
+    for (const bool pinned : {false, true}) {
+        const Tensor host =
+            pinned ? Tensor::empty_pinned({1000}, DType::f32) : Tensor::empty({1000}, DType::f32, Device{});
+        copy_from_host(host, counting(1000).data());
+#ifdef GRADUS_EMULATED
+        const std::int64_t waits = emulation::host_waits();
+#endif
+        const Tensor there = to(host, card(0));
+#ifdef GRADUS_EMULATED
+        CHECK(emulation::host_waits() == waits);  // a few bytes are put aside
+#endif
+        fill_(host, -1);
+        const Tensor back = to(there, Device{});
+        CHECK(back.to_vector<float>() == counting(1000));
+        copy_(host, there);
+        CHECK(host.to_vector<float>() == counting(1000));
+    }
+    const std::int64_t many = (5 << 20) / 4;  // too many to be put aside
+    const Tensor host = full({many}, 3, DType::f32, Device{});
+    const Tensor there = to(host, card(0));
+    fill_(host, -1);
+    CHECK(sum(there).item() == 3.0 * double(many));
+}
+
+TEST_CASE("copy_async_ between page-locked memory and a card is done when its event is reached", "[cuda][core]") {
+    if (!have_cards(1)) return;
+    const Tensor host = Tensor::empty_pinned({1000}, DType::f32), back = Tensor::empty_pinned({1000}, DType::f32);
+    copy_from_host(host, counting(1000).data());
+    const Tensor there = zeros({1000}, DType::f32, card(0));
+    const std::uint32_t version = there.storage().version();
+    copy_async_(there, host);
+    CHECK(there.storage().version() != version);
+    const Event done = copy_async_(back, there);
+    done.wait();
+    CHECK(back.to_vector<float>() == counting(1000));
+    const Tensor plain = zeros({1000}, DType::f32, Device{});
+    CHECK(contains(error_of([&] { copy_async_(plain, there); }), "needs page-locked memory of the CPU"));
+    CHECK(contains(error_of([&] { copy_async_(there, there); }), "got cuda:0 and cuda:0"));
+    CHECK(error_of([&] { copy_async_(slice(there, 0, 0, 5), host); }) ==
+          "copy_async_: one shape and dtype are needed: got (1000,) f32 to (5,) f32");
+    CHECK(error_of([&] { copy_async_(slice(there, 0, 0, 1000, 2), slice(host, 0, 0, 500)); }) ==
+          "copy_async_: both must be contiguous: use copy_");
+}
+
 TEST_CASE("out of memory on a card names what was asked for, and the card goes on", "[cuda][core]") {
     if (!have_cards(1)) return;
     const PoolStatistics before = pool_statistics(last_card());
