@@ -82,7 +82,12 @@ TEST_CASE("sums over many blocks on a card", "[cuda][race]") {
     compare("sum of columns", {{3000, 5}}, 3000, [](const Tensors& x) { return sum(x[0], {0}); });
     compare("sum of rows", {{5, 3000}}, 3000, [](const Tensors& x) { return sum(x[0], {1}); });
     compare("norm", {{20000}}, 20000, [](const Tensors& x) { return norm(x[0]); });
+}
+
+TEST_CASE("BB-081 the transposing copy of a card, tile by tile", "[cuda][race]") {
+    if (!have_cards(1)) return;
     compare("transposed copy", {{70, 130}}, 1, [](const Tensors& x) { return contiguous(transpose(x[0])); });
+    compare("of a batch", {{3, 33, 65}}, 1, [](const Tensors& x) { return contiguous(permute(x[0], {0, 2, 1})); });
 }
 
 TEST_CASE("products with several steps of the depth on a card", "[cuda][race]") {

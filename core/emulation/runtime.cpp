@@ -149,9 +149,10 @@ void run_first(GradusStream* stream) {
     if (operation->record) {
         GRADUS_TSAN(__tsan_release(&operation->record->token);)
         operation->record->completed = std::max(operation->record->completed, operation->version);
-        operation->record->time = std::chrono::steady_clock::now();
     }
     GRADUS_TSAN(__tsan_release(&stream->done); __tsan_switch_to_fiber(host, 1);)
+    if (operation->record)  // the clock is the host's: it writes to the host's stack
+        operation->record->time = std::chrono::steady_clock::now();
 #if !defined(GRADUS_EMULATION_TSAN)
     delete operation;  // under ThreadSanitizer its memory must not be used again for something unrelated
 #endif

@@ -65,7 +65,7 @@ class Loader {
 
 /// Blocks that a multiprocessor shall hold: as many as the registers allow without spills.
 template <int size, class A>
-constexpr int resident = size == 64 && sizeof(A) == 4 ? 3 : 1;
+[[maybe_unused]] constexpr int resident = size == 64 && sizeof(A) == 4 ? 3 : 1;
 
 template <class T, int size, int V, bool a_along_k, bool b_along_k>
 __global__ void __launch_bounds__(threads, resident<size, Accumulator<T>>)
