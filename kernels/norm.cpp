@@ -22,12 +22,13 @@ void row_norm_backward(const Tensor& g, const Tensor& x, const Tensor& weight, c
                        const Tensor& gx, const Tensor& gweight, const Tensor& gbias) {
     visit_real(g.dtype(), [&]<class T>(T) {
         const std::int64_t rows = rstd.numel();
-        const std::int64_t n = rows == 0 ? (gweight.defined() ? gweight.numel()
-                                            : gbias.defined() ? gbias.numel()
-                                                              : 0)
-                                         : x.numel() / rows;
-        NormSlopes<T> slopes{
-            g.data<T>(), x.data<T>(), data_or_null<T>(weight), data_or_null<T>(mean), rstd.data<T>(), nullptr, n};
+        NormSlopes<T> slopes{g.data<T>(),
+                             x.data<T>(),
+                             data_or_null<T>(weight),
+                             data_or_null<T>(mean),
+                             rstd.data<T>(),
+                             nullptr,
+                             norm_width(x, rows, gweight, gbias)};
         if (gx.defined()) slopes.gx = gx.data<T>();
         norm_backward(slopes, rows, gweight, gbias, [](std::int64_t, std::int64_t) {});
     });

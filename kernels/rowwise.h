@@ -5,6 +5,7 @@
 // the thread count.
 #pragma once
 
+#include "gradus/core/philox.h"
 #include "gradus/core/tensor.h"
 #include "gradus/kernels/dispatch.h"
 
@@ -20,6 +21,12 @@ void row_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double 
               const Tensor& mean, const Tensor& rstd);
 void row_norm_backward(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
                        const Tensor& gx, const Tensor& gweight, const Tensor& gbias);
+void residual_norm(const Tensor& x, const Tensor& residual, double p, const Draw& draw, const Tensor& weight,
+                   const Tensor& bias, double eps, const Tensor& s, const Tensor& y, const Tensor& mean,
+                   const Tensor& rstd);
+void residual_norm_backward(const Tensor& g, const Tensor& s, const Tensor& weight, const Tensor& mean,
+                            const Tensor& rstd, double p, const Draw& draw, const Tensor& gx, const Tensor& gresidual,
+                            const Tensor& gweight, const Tensor& gbias);
 }  // namespace cpu
 namespace cuda {
 decltype(cpu::softmax) softmax;
@@ -29,6 +36,8 @@ decltype(cpu::softmax_backward) softmax_backward;
 decltype(cpu::log_softmax_backward) log_softmax_backward;
 decltype(cpu::row_norm) row_norm;
 decltype(cpu::row_norm_backward) row_norm_backward;
+decltype(cpu::residual_norm) residual_norm;
+decltype(cpu::residual_norm_backward) residual_norm_backward;
 }  // namespace cuda
 
 /// y = softmax of x over the last axis; NaN where a row is all -inf.
@@ -61,6 +70,22 @@ inline void row_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 inline void row_norm_backward(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
                               const Tensor& rstd, const Tensor& gx, const Tensor& gweight, const Tensor& gbias) {
     GRADUS_DISPATCH("layer_norm", g.device(), row_norm_backward, g, x, weight, mean, rstd, gx, gweight, gbias);
+}
+/// s = residual + dropout of x with the decisions of `draw` (kernels/dropout.h; p = 0 keeps all), and y, mean, rstd as
+/// row_norm makes them, centred, of s. x, residual and s are of y's shape.
+inline void residual_norm(const Tensor& x, const Tensor& residual, double p, const Draw& draw, const Tensor& weight,
+                          const Tensor& bias, double eps, const Tensor& s, const Tensor& y, const Tensor& mean,
+                          const Tensor& rstd) {
+    GRADUS_DISPATCH("dropout_add_layer_norm", x.device(), residual_norm, x, residual, p, draw, weight, bias, eps, s, y,
+                    mean, rstd);
+}
+/// gresidual, gweight and gbias are what row_norm_backward makes of s; gx is dropout of gresidual with the same
+/// decisions. Undefined gradients are left out.
+inline void residual_norm_backward(const Tensor& g, const Tensor& s, const Tensor& weight, const Tensor& mean,
+                                   const Tensor& rstd, double p, const Draw& draw, const Tensor& gx,
+                                   const Tensor& gresidual, const Tensor& gweight, const Tensor& gbias) {
+    GRADUS_DISPATCH("dropout_add_layer_norm", g.device(), residual_norm_backward, g, s, weight, mean, rstd, p, draw, gx,
+                    gresidual, gweight, gbias);
 }
 
 }  // namespace gradus::kernels

@@ -43,7 +43,7 @@ TEST_CASE("the first of several faults is told", "[cuda][errors]") {
     synchronize(card(0));  // nothing is left
 }
 
-TEST_CASE("a target out of range is told with the next wait and counts nothing until then", "[cuda][errors]") {
+TEST_CASE("BB-021 a target out of range is told with the next wait and counts nothing until then", "[cuda][errors]") {
     if (!have_cards(1)) return;
     const Tensor logits = require_grad(zeros({3, 4}, DType::f64, card(0)));
     const LossSum loss = cross_entropy_sum(logits, ids({1, 8, 2}, {3}));
