@@ -76,34 +76,52 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     return batched_product(a, b);
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-    check_devices("linear", {{"x", x}, {"weight", weight}, {"bias", bias}});
-    check_product("linear", x), check_product("linear", weight);
-    check(weight.rank() == 2, "linear: the weight must be (out, in): got ", weight.shape());
-    check(x.rank() > 0 && x.size(-1) == weight.size(1), "linear: x has the shape ", x.shape(),
-          ", the weight takes (…, ", weight.size(1), "): ", weight.shape());
+namespace {
+
+/// A handle on x wᵀ + bias, or on the relu of that, whose past is that of x wᵀ + bias.
+Tensor affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, kernels::Epilogue epilogue) {
+    check_devices(op, {{"x", x}, {"weight", weight}, {"bias", bias}});
+    check_product(op, x), check_product(op, weight);
+    check(weight.rank() == 2, op, ": the weight must be (out, in): got ", weight.shape());
+    check(x.rank() > 0 && x.size(-1) == weight.size(1), op, ": x has the shape ", x.shape(), ", the weight takes (…, ",
+          weight.size(1), "): ", weight.shape());
     DType dtype = promote(x.dtype(), weight.dtype());
     if (bias.defined()) {
-        check_product("linear", bias);
-        check(bias.rank() == 1 && bias.size(0) == weight.size(0), "linear: the bias must be (", weight.size(0),
+        check_product(op, bias);
+        check(bias.rank() == 1 && bias.size(0) == weight.size(0), op, ": the bias must be (", weight.size(0),
               ",) for a weight of shape ", weight.shape(), ": got ", bias.shape());
         dtype = promote(dtype, bias.dtype());
     }
     if (x.dtype() != dtype || weight.dtype() != dtype || (bias.defined() && bias.dtype() != dtype))
-        return linear(in_dtype(x, dtype), in_dtype(weight, dtype), bias.defined() ? in_dtype(bias, dtype) : bias);
+        return affine(op, in_dtype(x, dtype), in_dtype(weight, dtype), bias.defined() ? in_dtype(bias, dtype) : bias,
+                      epilogue);
 
     Tensor rows = x.without_past();  // of this node, not of a reshape before it
     if (x.rank() != 2) rows = as_rows(rows);
     Tensor y = Tensor::empty({rows.size(0), weight.size(0)}, dtype, x.device());
-    kernels::linear(rows, weight, bias, y);
+    kernels::linear(rows, weight, bias, epilogue, y);
     if (x.rank() != 2) {
         Shape shape = x.shape();
         shape[shape.rank() - 1] = weight.size(0);
         y = y.with_layout(Layout(shape));
     }
-    return record("linear", y, wrt(x, [w = saved(weight)](const Tensor& g) { return matmul(g, w()); }),
+    return record(op, y, wrt(x, [w = saved(weight)](const Tensor& g) { return matmul(g, w()); }),
                   wrt(weight, [x = saved(x)](const Tensor& g) { return matmul(transpose(as_rows(g)), as_rows(x())); }),
                   wrt(bias, [](const Tensor& g) { return sum(as_rows(g), {0}); }));
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    return affine("linear", x, weight, bias, kernels::Epilogue::none);
+}
+
+Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    check_floating("linear_relu", "x", x), check_floating("linear_relu", "weight", weight);
+    const Tensor z = affine("linear_relu", x, weight, bias, kernels::Epilogue::relu);
+    // The slope of relu asks for the sign of its operand alone, which the result has too.
+    return record("linear_relu", z.without_past(),
+                  wrt(z, [y = saved(z.without_past())](const Tensor& g) { return relu_slope(g, y()); }));
 }
 
 }  // namespace gradus

@@ -181,6 +181,7 @@ Tensor cumsum(const Tensor& x, int axis);
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// x wᵀ + bias: (…, in) (out, in) (out) -> (…, out). The bias may be undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});  ///< relu(linear(…)) in one pass
 
 // ---- rows ----
 Tensor softmax(const Tensor& x, int axis);  ///< a row that is all -inf gives NaN
@@ -213,6 +214,11 @@ TopK topk(const Tensor& x, std::int64_t k, int axis = -1,
 /// x / (1 - p) where kept, 0 where dropped; p = 1 gives zeros. The same draw gives the same mask on every device and
 /// thread count.
 Tensor dropout(const Tensor& x, double p, bool training = true, Generator* generator = nullptr);
+/// layer_norm(residual + dropout(x, p), weight, bias, eps) in one pass, with dropout's draw and mask: what a residual
+/// sublayer ends in. x and residual have one shape, weight and bias that of the trailing axes; p counts nothing outside
+/// training. Throws where the shapes differ, p lies outside [0, 1] or eps is negative.
+Tensor dropout_add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
+                              double p, double eps = 1e-5, bool training = true, Generator* generator = nullptr);
 
 // ---- attention ----
 struct AttentionOptions {

@@ -91,6 +91,7 @@ Tensor cos(const Tensor& x) { return unary<pointwise::Cos>("cos", x); }
 Tensor tan(const Tensor& x) { return unary<pointwise::Tan>("tan", x); }
 Tensor tanh(const Tensor& x) { return unary<pointwise::Tanh>("tanh", x); }
 Tensor sigmoid(const Tensor& x) { return unary<pointwise::Sigmoid>("sigmoid", x); }
+Tensor relu_slope(const Tensor& g, const Tensor& x) { return chain<pointwise::Relu, 1>("relu", g, x); }
 Tensor relu(const Tensor& x) { return unary<pointwise::Relu>("relu", x); }
 Tensor gelu(const Tensor& x) { return unary<pointwise::Gelu>("gelu", x); }
 Tensor gelu_tanh(const Tensor& x) { return unary<pointwise::GeluTanh>("gelu_tanh", x); }

@@ -37,11 +37,22 @@ struct Form {
     DType dtype;
 };
 
+/// g where x > 0: relu's gradient, which its result gives as well as its operand.
+Tensor relu_slope(const Tensor& g, const Tensor& x);
+
 /// f(x), computed in f32 where x is a 16-bit float, so that a composed op rounds to 16 bits once.
 template <class F>
 Tensor in_f32(const Tensor& x, F&& f) {
     return size_of(x.dtype()) == 2 && is_floating(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
 }
+
+/// Throws unless p is a probability.
+void check_dropout(const char* op, double p);
+/// The generator's next draw, or that of the thread's where none is given, for dropout of x; none is taken for p = 0
+/// and p = 1, which need no numbers. Throws where x does not fall into the samples of the open step scope.
+Draw dropout_draw(const char* op, const Tensor& x, double p, Generator* generator);
+/// dropout of x with the numbers of `draw`.
+Tensor drop(const Tensor& x, double p, const Draw& draw);
 
 /// x's shape with the named axes set to 1, or dropped.
 Shape reduced_shape(const Shape& shape, const Axes& axes, bool keep);

@@ -42,6 +42,15 @@ const bool registered = [] {
                      k = permute(numbers({128, 24, 8, 32}), {0, 2, 3, 1});
         measure(state, {.flops = 2.0 * 1024 * 24 * 24 * 32}, [&] { matmul(q, k); });
     });
+    // The feed-forward of a Transformer: one pass, and in two.
+    for (const bool fused : {true, false})
+        add(fused ? "linear_relu/3072x512x2048" : "linear_relu/composed/3072x512x2048",
+            [fused](benchmark::State& state) {
+                const NoGrad scope;
+                const Tensor x = numbers({3072, 512}), w = numbers({2048, 512}), b = numbers({2048});
+                measure(state, {.flops = 2.0 * 3072 * 512 * 2048},
+                        [&] { return fused ? linear_relu(x, w, b) : relu(linear(x, w, b)); });
+            });
     add("linear/forward_backward/3072x256x256", [](benchmark::State& state) {
         const Tensor x = numbers({128, 24, 256}), w = numbers({256, 256}), b = numbers({256});
         measure(state, {.flops = 6.0 * 3072 * 256 * 256}, forward_backward({x, w, b}, [=] { return linear(x, w, b); }));

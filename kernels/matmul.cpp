@@ -178,25 +178,30 @@ void cpu::matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accumul
     });
 }
 
-void cpu::linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
+void cpu::linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, const Tensor& y) {
     const Tensor transposed = weight.with_layout(weight.layout().permute({1, 0}));
-    if (!bias.defined()) return matmul(x, transposed, y, false);
+    const bool relu = epilogue == Epilogue::relu;
+    if (!bias.defined() && !relu) return matmul(x, transposed, y, false);
     if (is_half(y.dtype())) {
         const Tensor wide = Tensor::empty(y.shape(), DType::f32, y.device());
-        linear(packed(x, DType::f32), packed(weight, DType::f32), packed(bias, DType::f32), wide);
+        cpu::linear(packed(x, DType::f32), packed(weight, DType::f32), bias.defined() ? packed(bias, DType::f32) : bias,
+                    epilogue, wide);
         return cpu::copy(wide, y);
     }
-    const Tensor row = bias.is_contiguous() ? bias : packed(bias, bias.dtype());
+    const Tensor row = !bias.defined() || bias.is_contiguous() ? bias : packed(bias, bias.dtype());
     visit_product("linear", y.dtype(), [&](auto zero) {
         using T = decltype(zero);
-        const T* values = row.data<T>();
+        const T* values = row.defined() ? row.data<T>() : nullptr;
         constexpr int64_t width = 1024;
         multiply_batch<T>(x, transposed, y, false, width,
                           [&](const Matrix<T>& part, int64_t rows, int64_t columns, int64_t first) {
                               for (int64_t i = 0; i < rows; ++i) {
                                   T* out = part.data + i * part.leading;
-                                  const T* added = values + first;
-                                  for (int64_t j = 0; j < columns; ++j) out[j] = T(out[j] + added[j]);
+                                  const T* added = values ? values + first : nullptr;
+                                  for (int64_t j = 0; added && j < columns; ++j) out[j] = T(out[j] + added[j]);
+                                  if constexpr (std::is_floating_point_v<T>)
+                                      for (int64_t j = 0; relu && j < columns; ++j)
+                                          out[j] = out[j] < T(0) ? T(0) : out[j];
                               }
                           });
     });

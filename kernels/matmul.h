@@ -6,9 +6,12 @@
 
 namespace gradus::kernels {
 
+/// What happens to an element of a product after its bias, before it is stored.
+enum class Epilogue { none, relu };
+
 namespace cpu {
 void matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accumulate);
-void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
+void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, const Tensor& y);
 }  // namespace cpu
 namespace cuda {
 decltype(cpu::matmul) matmul;
@@ -24,10 +27,10 @@ inline void matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accum
     GRADUS_DISPATCH("matmul", y.device(), matmul, a, b, y, accumulate);
 }
 
-/// y = x weightᵀ + bias: (rows, in) (out, in) (out) -> (rows, out). The bias may be undefined and have any stride;
-/// the rest is as for matmul.
-inline void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
-    GRADUS_DISPATCH("linear", y.device(), linear, x, weight, bias, y);
+/// y = x weightᵀ + bias, or the relu of that (floats only): (rows, in) (out, in) (out) -> (rows, out). The bias may be
+/// undefined and have any stride; the rest is as for matmul.
+inline void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, const Tensor& y) {
+    GRADUS_DISPATCH("linear", y.device(), linear, x, weight, bias, epilogue, y);
 }
 
 }  // namespace gradus::kernels

@@ -25,8 +25,7 @@ class FeedForward final : public Layer<FeedForward> {
     FeedForward(std::int64_t d_model, std::int64_t hidden, double dropout, Activation activation, Generator& rng,
                 Device device = {});
     Tensor forward(const Tensor& x) const {
-        const Tensor h = fc1(x);
-        return fc2(drop(activation_ == Activation::relu ? relu(h) : gelu(h)));
+        return fc2(drop(activation_ == Activation::relu ? linear_relu(x, fc1.weight, fc1.bias) : gelu(fc1(x))));
     }
     void visit(Visitor& v) override {
         v("fc1", fc1);

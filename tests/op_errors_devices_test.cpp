@@ -81,7 +81,8 @@ TEST_CASE("every op refuses undefined operands and never crashes on them", "[ops
         const auto& shapes = row.shapes[0];
         for (std::size_t i = 0; i < shapes.size(); ++i) {
             // A bias, a norm's weight and a mask may be left out.
-            if (i >= 2 && (row.name == "linear" || row.name.rfind("scaled_dot", 0) == 0)) continue;
+            if (i >= 2 && (row.name.rfind("linear", 0) == 0 || row.name.rfind("scaled_dot", 0) == 0)) continue;
+            if (i >= 2 && row.name.rfind("dropout_add_layer_norm", 0) == 0) continue;
             if (i >= 1 && (row.name.rfind("layer_norm", 0) == 0 || row.name.rfind("rms_norm", 0) == 0)) continue;
             Tensors xs;
             for (std::size_t k = 0; k < shapes.size(); ++k)

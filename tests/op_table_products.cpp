@@ -30,18 +30,21 @@ void add_matmul(OpRows& rows) {
               .call = [](const Tensors& t) { return matmul(t[0], t[1]); },
               .expect = [](const Arrays& a) { return reference::matmul(a[0], a[1]); },
               .length = 65});
-    for (const bool bias : {true, false}) {
+    for (const auto& [bias, relu] : {std::pair(true, false), {false, false}, {true, true}, {false, true}}) {
         OpRow row{
-            .name = bias ? "linear" : "linear without bias",
+            .name = std::string(relu ? "linear_relu" : "linear") + (bias ? "" : " without bias"),
             .operands = {number(), number()},
             .shapes = {{{3, 4}, {5, 4}}, {{2, 3, 4}, {5, 4}}, {{4}, {5, 4}}, {{0, 4}, {5, 4}}, {{33, 31}, {17, 31}}},
-            .call = [bias](const Tensors& t) { return bias ? linear(t[0], t[1], t[2]) : linear(t[0], t[1]); },
+            .call = [bias = bias, relu = relu](
+                        const Tensors& t) { return (relu ? linear_relu : linear)(t[0], t[1], bias ? t[2] : Tensor()); },
             .expect =
-                [bias](const Arrays& a) {
+                [bias = bias, relu = relu](const Arrays& a) {
                     Array w{{a[1].shape[1], a[1].shape[0]}, {}};
                     w = reference::make(w.shape, [&](const Sizes& i) { return at(a[1], {i[1], i[0]}); });
                     Array y = reference::matmul(a[0], w);
-                    return bias ? reference::zip(y, a[2], [](double v, double b) { return v + b; }) : y;
+                    if (bias) y = reference::zip(y, a[2], [](double v, double b) { return v + b; });
+                    for (double& v : y.values) v = relu && v < 0 ? 0 : v;
+                    return y;
                 },
             .length = 33};
         if (bias) {
@@ -120,6 +123,24 @@ void add_norms(OpRows& rows) {
               .call = [](const Tensors& t) { return layer_norm(t[0], t[1]); },
               .expect = [affine](const Arrays& a) { return affine(normalised(a[0], 1, 1e-5, true), a); },
               .length = 33});
+    for (const double p : {0.0, 0.5, 1.0}) {
+        OpRow& row = rows.add(
+            {.name = text("dropout_add_layer_norm ", p),
+             .operands = {number(), number(), number(), number()},
+             .shapes = {{{3, 5}, {3, 5}, {5}, {5}}, {{2, 3, 33}, {2, 3, 33}, {33}, {33}}, {{0, 3}, {0, 3}, {3}, {3}}},
+             .call =
+                 [p](const Tensors& t) {
+                     Generator generator(5);
+                     return dropout_add_layer_norm(t[0], t[1], t[2], t[3], p, 0.1, true, &generator);
+                 },
+             .expect = nullptr,
+             .length = 33});
+        if (p != 0.5)
+            row.expect = [affine, p](const Arrays& a) {
+                const Array sum = reference::zip(a[0], a[1], [p](double x, double r) { return p == 0 ? x + r : r; });
+                return affine(normalised(sum, 1, 0.1, true), {sum, a[2], a[3]});
+            };
+    }
     rows.add({.name = "rms_norm",
               .operands = {number(), number()},
               .shapes = {{{3, 5}, {5}}, {{2, 3, 33}, {33}}, {{0, 3}, {3}}},

@@ -35,16 +35,19 @@ Choice choose(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k
     return {Rung::register_64, int(std::clamp<std::int64_t>(std::min(wanted, most), 1, 32))};
 }
 
-void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& y, bool accumulate, Choice choice) {
+void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& y, bool accumulate, Choice choice,
+              Epilogue epilogue) {
     if (y.numel() == 0) return;
     visit(y.dtype(), [&](auto zero) {
         using T = decltype(zero);
         if constexpr (std::is_same_v<T, bool>) {
             fail("matmul: has no product of ", y.dtype());
         } else {
-            Product<T> p{side<T>(a, -2, -1), side<T>(b, -1, -2), y.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
-                         y.size(-2),         y.size(-1),         a.size(-1),  1,
-                         accumulate};
+            Product<T> p{side<T>(a, -2, -1), side<T>(b, -1, -2),
+                         y.data<T>(),        bias.defined() ? bias.data<T>() : nullptr,
+                         y.size(-2),         y.size(-1),
+                         a.size(-1),         1,
+                         accumulate,         epilogue == Epilogue::relu};
             p.batch = y.numel() / (p.m * p.n);
             p.parts = choice.parts;
             Tensor workspace;
@@ -74,14 +77,14 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accumulate) 
     multiply(a, b, {}, y, accumulate, choose(y.numel() / (m * n), m, n, a.size(-1), y.dtype()));
 }
 
-void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
+void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, const Tensor& y) {
     const Tensor transposed = weight.with_layout(weight.layout().permute({1, 0}));
     Tensor row = bias;
     if (bias.defined() && !bias.is_contiguous()) {
         row = Tensor::empty(bias.shape(), bias.dtype(), bias.device());
         copy(bias, row);
     }
-    multiply(x, transposed, row, y, false, choose(1, y.size(-2), y.size(-1), x.size(-1), y.dtype()));
+    multiply(x, transposed, row, y, false, choose(1, y.size(-2), y.size(-1), x.size(-1), y.dtype()), epilogue);
 }
 
 }  // namespace gradus::kernels::cuda

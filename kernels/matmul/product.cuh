@@ -35,15 +35,15 @@ struct Side {
     Walk batch;  ///< where each matrix of the batch starts
 };
 
-/// y (batch, m, n) row-major = a b (+ bias over n) (+ y). `part` of `parts` takes its share of k; with more than one,
-/// y is the workspace of partial sums (parts, batch, m, n).
+/// y (batch, m, n) row-major = a b (+ bias over n) (+ y), or the relu of that. `part` of `parts` takes its share of k;
+/// with more than one, y is the workspace of partial sums (parts, batch, m, n).
 template <class T>
 struct Product {
     Side<T> a, b;
     T* y;
     const T* bias;  // (n), or null
     std::int64_t m, n, k, batch;
-    bool accumulate;
+    bool accumulate, relu;
     int parts = 1;
     Accumulator<T>* workspace = nullptr;
 
@@ -66,6 +66,8 @@ struct Product {
         using A = Accumulator<T>;
         if (bias) sum += A(bias[j]);
         if (accumulate) sum += A(y[at]);
+        if constexpr (!std::is_integral_v<T>)
+            if (relu && sum < A(0)) sum = A(0);
         y[at] = T(sum);
     }
 };

@@ -1,7 +1,7 @@
 // The ladder of matrix products on a card: every way to multiply, kept to be read, tested and measured against.
 #pragma once
 
-#include "gradus/core/tensor.h"
+#include "gradus/kernels/matmul.h"
 
 namespace gradus::kernels::cuda {
 
@@ -21,6 +21,7 @@ struct Choice {
 Choice choose(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype);
 
 /// kernels::matmul with a given choice; bias (n) may be undefined.
-void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& y, bool accumulate, Choice choice);
+void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& y, bool accumulate, Choice choice,
+              Epilogue epilogue = Epilogue::none);
 
 }  // namespace gradus::kernels::cuda
