@@ -8,6 +8,19 @@
 namespace gradus {
 namespace {
 
+thread_local bool last_pass = false;
+
+class LastPass {
+  public:
+    explicit LastPass(bool last) : before_(std::exchange(last_pass, last)) {}
+    ~LastPass() { last_pass = before_; }
+    LastPass(const LastPass&) = delete;
+    LastPass& operator=(const LastPass&) = delete;
+
+  private:
+    bool before_;
+};
+
 struct LeafState {
     int pending = 0;
     Tensor gradient;
@@ -172,6 +185,8 @@ class Run {
         }
         const std::span<Edge> edges = node.edges();
         std::vector<Tensor> operands(edges.size());
+        const bool last = !options_.retain_graph && !options_.create_graph;
+        const LastPass pass(last);
         if (any && thread_state().anomaly) [[unlikely]] {
             pull_checked(node, gradients, operands);
         } else if (any) {
@@ -179,7 +194,7 @@ class Run {
         }
         gradients.clear();
         // What the rules saved goes before the gradients travel on, so that memory is free for the next op.
-        if (!options_.retain_graph && !options_.create_graph) {
+        if (last) {
             node.drop_saved();
             node.dropped = true;
         }
@@ -222,6 +237,8 @@ Tensor starting_gradient(const char* op, const Tensor& y, const Tensor& gradient
 }
 
 }  // namespace
+
+bool runs_last() { return last_pass; }
 
 void backward(const Tensor& loss, const Tensor& gradient, BackwardOptions options) {
     Tensor g = starting_gradient("backward", loss, gradient);

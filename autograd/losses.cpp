@@ -122,7 +122,8 @@ Tensor cross_entropy_rows(const char* op, const Rows& rows, const Reducer& reduc
                 const Tensor p = softmax(where(equal(weight, 0.0), 0.0, x()), -1);
                 return mul(as_column(g), sub(mul(p, weight), q));
             }
-            const Tensor gx = Tensor::empty_like(x());
+            // Logits are large, and mostly nobody needs them any more.
+            const Tensor gx = x.last_owner() ? x().without_past() : Tensor::empty_like(x());
             kernels::cross_entropy_backward(x(), targets(), normalizer, g, gx);
             return gx;
         }));

@@ -72,6 +72,10 @@ struct EnableGrad : GradMode {
 
 // ---- for ops ----
 
+/// Inside a rule: will what the node has saved be dropped when the rule returns? Not where the graph is kept or
+/// recorded.
+bool runs_last();
+
 /// A tensor kept for backward. Reading it throws when it was modified in place meanwhile.
 class Saved {
   public:
@@ -83,6 +87,11 @@ class Saved {
         if (storage_ && (&tensor_.storage() != storage_.get() || storage_->version() != version_)) [[unlikely]]
             modified();
         return tensor_;
+    }
+
+    /// Inside a rule: is nobody else left who could read the elements? Then the rule may write its result over them.
+    bool last_owner() const {
+        return runs_last() && tensor_.use_count() == 1 && storage_ && storage_->use_count() == 2;
     }
 
   private:

@@ -80,6 +80,38 @@ TEST_CASE("classes on axis 1 of longer shapes", "[losses]") {
                    "position (0, 0) holds 3"));
 }
 
+TEST_CASE("the gradient of cross_entropy takes the logits' memory where nobody needs them any more", "[losses]") {
+    Generator rng(1);
+    const Tensor x = require_grad(uniform({5, 4}, -1, 1, DType::f32, Device{}, &rng));
+    const Tensor targets = Tensor::from(std::vector<std::int64_t>{1, 3, 0, 2, 1}, Device{});
+    const Tensor expected = gradients(cross_entropy(x, targets), {x})[0];
+
+    const void* memory = nullptr;
+    const void* gradient = nullptr;
+    const auto loss_of = [&](bool keep, Tensor& kept) {
+        const Tensor logits = mul(x, 1.0);  // has a past that needs no elements of it
+        memory = logits.address();
+        if (keep) kept = logits;
+        on_grad(logits, [&](const Tensor& g) { gradient = g.address(); });
+        return cross_entropy(logits, targets);
+    };
+    for (const bool keep : {false, true})
+        for (const bool retain : {false, true}) {
+            INFO("kept " << keep << ", retained " << retain);
+            Tensor kept;
+            const Tensor loss = loss_of(keep, kept);
+            zero_grad(x);
+            backward(loss, {}, {.retain_graph = retain});
+            CHECK((gradient == memory) == (!keep && !retain));
+            CHECK(x.grad().to_vector<float>() == expected.to_vector<float>());
+            if (keep) CHECK(kept.to_vector<float>() == x.to_vector<float>());
+            if (!retain) continue;
+            zero_grad(x);
+            backward(loss);
+            CHECK(x.grad().to_vector<float>() == expected.to_vector<float>());
+        }
+}
+
 TEST_CASE("bce clamps its logs at -100 and stays finite", "[losses]") {
     const Tensor x = require_grad(f32({0, 1, 0.5f}));
     const Tensor y = bce_loss(x, f32({1, 0, 1}), Reduction::none);
