@@ -155,19 +155,18 @@ __global__ void __launch_bounds__(threads) squares_kernel(Rows<SumRow<T>> rows, 
     }
 }
 
-/// A block a row: sums[number] = Σ of its partial sums, in order.
+/// A warp a row: sums[number] = Σ of its partial sums, in order.
 template <class T>
 __global__ void __launch_bounds__(threads)
     row_totals_kernel(Rows<SumRow<T>> rows, const double* partial, double* sums) {
-    GRADUS_SHARED(double, scratch, [32]);
-    for (int i = int(blockIdx.x); i < rows.count; i += int(gridDim.x)) {
+    const int lane = int(threadIdx.x % 32), warps = int(gridDim.x) * (threads / 32);
+    for (int i = int(blockIdx.x) * (threads / 32) + int(threadIdx.x / 32); i < rows.count; i += warps) {
         const SumRow<T> r = rows.row[i];
         const std::int64_t end = r.first_chunk + (r.n + chunk_size - 1) / chunk_size;
         double sum = 0;
-        for (std::int64_t c = r.first_chunk + threadIdx.x; c < end; c += threads) sum += partial[c];
-        sum = block_sum(sum, scratch);
-        if (threadIdx.x == 0) sums[r.number] = sum;
-        __syncthreads();
+        for (std::int64_t c = r.first_chunk + lane; c < end; c += 32) sum += partial[c];
+        sum = warp_sum(sum);
+        if (lane == 0) sums[r.number] = sum;
     }
 }
 
@@ -254,7 +253,7 @@ Tensor sums_of_squares(std::span<const Tensor> xs) {
             const Tensor partial = Tensor::empty(Shape{rows.chunks}, DType::f64, device);
             GRADUS_LAUNCH((squares_kernel<T>), device, grid_for(rows.chunks, 1), threads, 0, rows,
                           partial.data<double>());
-            GRADUS_LAUNCH((row_totals_kernel<T>), device, grid_for(rows.count, 1), threads, 0, rows,
+            GRADUS_LAUNCH((row_totals_kernel<T>), device, grid_for(rows.count, threads / 32), threads, 0, rows,
                           partial.data<double>(), sums);
         });
     }

@@ -122,6 +122,19 @@ TEST_CASE("sums of squares of many tensors are those of each, and their sum", "[
     }
 }
 
+TEST_CASE("sums of squares of more tensors than a grid has blocks", "[cuda][optimizer]") {
+    if (!have_cards(1)) return;
+    const Tensor all = numbers(2200 * 70, DType::f32, card(0), 5);
+    std::vector<Tensor> xs;
+    for (std::int64_t i = 0; i < 2200; ++i) xs.push_back(slice(all, 0, i * 70, (i + 1) * 70));
+    const std::vector<double> sums = kernels::sums_of_squares(xs).to_vector<double>(), values = all.to_vector<double>();
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+        double exact = 0;
+        for (std::size_t j = 70 * i; j < 70 * (i + 1); ++j) exact += values[j] * values[j];
+        REQUIRE(sums[i] == Approx(exact).epsilon(1e-13));
+    }
+}
+
 TEST_CASE("gradients with NaN or Inf are found on a card, and then nothing is changed", "[cuda][optimizer]") {
     if (!have_cards(1)) return;
     const Tensor p = require_grad(numbers(20000, DType::f32, card(0), 1)),
