@@ -1,4 +1,4 @@
-// Ops over rows and their rules: softmax and its kin, layer norm, RMS norm.
+// Ops over rows and their rules: softmax and its kin, layer norm, RMS norm, layer norm of a residual.
 //
 // First-order rules are fused kernels; while the backward pass is itself being recorded a rule is made of ops instead,
 // so that it can be differentiated again.
@@ -127,10 +127,8 @@ Tensor norm_rows(const Norm& norm, const Tensor& x, const Tensor& weight, const 
         });
 }
 
-/// Checks the operands, then goes through f32 for 16-bit floats.
-Tensor normalised(const char* op, bool centred, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-    check_devices(op, {{"x", x}, {"weight", weight}, {"bias", bias}});
-    check_floating(op, "x", x);
+/// Checks the parameters; x is what is normalised.
+Norm norm_of(const char* op, bool centred, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
     const Tensor& like = weight.defined() ? weight : bias;
     const int count = like.defined() ? like.rank() : 1;
     check(count >= 1 && x.rank() >= count, op, ": x has too few axes: ", x.shape(), ", it runs over the last ", count);
@@ -141,9 +139,54 @@ Tensor normalised(const char* op, bool centred, const Tensor& x, const Tensor& w
               ": weight and bias must have the sizes of x's last axes: ", t.defined() ? t.shape() : Shape(),
               " for x of ", x.shape());
     check(eps >= 0, op, ": eps must not be negative: got ", eps);
+    return norm;
+}
+
+Tensor as(const Tensor& x, DType dtype) { return !x.defined() || x.dtype() == dtype ? x : cast(x, dtype); }
+
+/// Goes through f32 for 16-bit floats.
+Tensor normalised(const char* op, bool centred, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+    check_devices(op, {{"x", x}, {"weight", weight}, {"bias", bias}});
+    check_floating(op, "x", x);
+    const Norm norm = norm_of(op, centred, x, weight, bias, eps);
     const DType dtype = is_half(x) ? DType::f32 : x.dtype();
-    const auto as = [](const Tensor& t, DType to) { return !t.defined() || t.dtype() == to ? t : cast(t, to); };
     return as(norm_rows(norm, as(x, dtype), as(weight, dtype), as(bias, dtype)), x.dtype());
+}
+
+/// Layer norm of residual + drop(x); all of one dtype.
+Tensor residual_norm_rows(const Norm& norm, const Tensor& x, const Tensor& residual, const Tensor& weight,
+                          const Tensor& bias, double p, const Draw& draw) {
+    const Tensor rows = contiguous(x), beside = contiguous(residual),
+                 w = weight.defined() ? contiguous(weight) : weight, b = bias.defined() ? contiguous(bias) : bias;
+    const std::int64_t n = norm.shape.product(), count = n == 0 ? 0 : x.numel() / n;
+    const auto statistic = [&] { return Tensor::empty({count}, x.dtype(), x.device()); };
+    const Tensor s = Tensor::empty_like(rows), y = Tensor::empty_like(rows), mean = statistic(), rstd = statistic();
+    kernels::residual_norm(rows, beside, p, draw, w, b, norm.eps, s, y, mean, rstd);
+    // The sum has a past of its own, for gradients of gradients. It holds no elements of x or the residual, so neither
+    // is kept for backward.
+    const auto dropped = [=](const Tensor& g) { return p == 0 ? g : drop(g, p, draw); };
+    const Tensor sum = record(norm.op, s, wrt(rows, dropped), wrt(beside, [](const Tensor& g) { return g; }));
+    const bool want_x = recording(rows), want_r = recording(beside), want_w = w.defined() && recording(w),
+               want_b = b.defined() && recording(b);
+    return record_joint(
+        norm.op, y, {rows, beside, w, b},
+        [=, sum = saved(sum), weight = saved(w)](std::span<const Tensor> gradients) -> std::vector<Tensor> {
+            if (grad_enabled()) {
+                std::vector<Tensor> all = norm.slopes(gradients[0], sum(), weight(), want_b);
+                return {want_x ? dropped(all[0]) : Tensor(), all[0], all[1], all[2]};
+            }
+            const auto like = [](const Tensor& t, bool wanted) { return wanted ? Tensor::empty_like(t) : Tensor(); };
+            const Tensor g = contiguous(gradients[0]), gw = like(weight(), want_w);
+            const Tensor gb = want_b ? Tensor::empty(norm.shape, g.dtype(), g.device()) : Tensor();
+            if (p == 0) {  // x and the residual have one gradient
+                const Tensor gs = like(g, want_x || want_r);
+                kernels::row_norm_backward(g, sum(), weight(), mean, rstd, gs, gw, gb);
+                return {gs, gs, gw, gb};
+            }
+            const Tensor gx = like(g, want_x), gr = like(g, want_r);
+            kernels::residual_norm_backward(g, sum(), weight(), mean, rstd, p, draw, gx, gr, gw, gb);
+            return {gx, gr, gw, gb};
+        });
 }
 
 }  // namespace
@@ -156,6 +199,23 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
     check(!weight.defined() || weight.rank() == 1, "rms_norm: weight must have one axis, x's last: got ",
           weight.defined() ? weight.shape() : Shape());
     return normalised("rms_norm", false, x, weight, {}, eps);
+}
+
+Tensor dropout_add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
+                              double p, double eps, bool training, Generator* generator) {
+    constexpr const char* op = "dropout_add_layer_norm";
+    check_devices(op, {{"x", x}, {"residual", residual}, {"weight", weight}, {"bias", bias}});
+    check_floating(op, "x", x);
+    check_floating(op, "residual", residual);
+    check(x.shape() == residual.shape(), op, ": x and residual must have one shape: got ", x.shape(), " and ",
+          residual.shape(), ": expand one to the other");
+    check_dropout(op, p);
+    const Norm norm = norm_of(op, true, x, weight, bias, eps);
+    const DType result = promote(x.dtype(), residual.dtype()), dtype = result == DType::f64 ? result : DType::f32;
+    if (!training) p = 0;
+    const Draw draw = dropout_draw(op, x, p, generator);
+    return as(residual_norm_rows(norm, as(x, dtype), as(residual, dtype), as(weight, dtype), as(bias, dtype), p, draw),
+              result);
 }
 
 }  // namespace gradus

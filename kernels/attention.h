@@ -11,8 +11,8 @@
 
 namespace gradus::kernels {
 
-/// q (B, H, T, D), k (B, H, S, D), v (B, H, S, E) of one dtype, f32 or f64, on a card also bf16, any strides as long as the last axis lies
-/// densely.
+/// q (B, H, T, D), k (B, H, S, D), v (B, H, S, E) of one dtype, f32 or f64, on a card also bf16, any strides as long as
+/// the last axis lies densely.
 struct Attention {
     Tensor q, k, v;
     Tensor mask;      ///< bool of shape (B, H, T, S), any strides, true = may be seen; or undefined

@@ -9,9 +9,8 @@ void dropout(const Tensor& x, double p, const Draw& draw, const Tensor& y) {
         if constexpr (is_floating(dtype_of<T>)) {
             const T* from = x.data<T>();
             T* to = y.data<T>();
-            parallel_for(x.numel(), 64 * dropout_group, [&](std::int64_t begin, std::int64_t end) {
-                mask.apply(from, to, begin, end);
-            });
+            parallel_for(x.numel(), 64 * dropout_group,
+                         [&](std::int64_t begin, std::int64_t end) { mask.apply(from, to, begin, end); });
         }
     });
 }

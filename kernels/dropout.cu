@@ -3,43 +3,22 @@
 // Bytes: every element is read and written once. A thread works on 16 bytes, so that neighbours read side by side; it
 // draws the whole block for them, in f32 twice as often as needed. Ten rounds of Philox are 20 products of 32 bits,
 // which a card has time for while it waits for memory: 2 · bytes / bandwidth.
-#include "gradus/kernels/dropout.h"
-
-#include "gradus/kernels/device.cuh"
+#include "gradus/kernels/dropout.cuh"
 
 namespace gradus::kernels::cuda {
 namespace {
 
-constexpr int threads = 256, decisions = 8;  // 16-bit lanes of a block
-
-template <class A>
-struct Choice {
-    std::uint32_t threshold;
-    A scale;
-    /// x · scale or 0, as lane `k` of the block says.
-    __device__ A apply(A x, const PhiloxBlock& words, int k) const {
-        const std::uint32_t lane = k % 2 == 0 ? words[k / 2] & 0xffffu : words[k / 2] >> 16;
-        return lane >= threshold ? x * scale : A(0);
-    }
-};
+constexpr int threads = 256, decisions = dropout_decisions;
 
 /// Samples of `size` elements, which fill whole vectors.
 template <class T>
 __global__ void __launch_bounds__(threads) dropout_vectors_kernel(const T* x, T* y, Draw draw, Choice<Wide<T>> choice,
                                                                   std::int64_t size, std::int64_t vectors) {
-    constexpr int lanes = vector_lanes<T>, parts = decisions / lanes;
+    constexpr int lanes = vector_lanes<T>;
     const std::int64_t step = std::int64_t(gridDim.x) * threads;
     for (std::int64_t i = std::int64_t(blockIdx.x) * threads + threadIdx.x; i < vectors; i += step) {
         const std::int64_t sample = draw.samples > 1 ? i * lanes / size : 0, first = i * lanes - sample * size;
-        const PhiloxBlock words =
-            draw.block(std::uint64_t(first / decisions), std::uint32_t(draw.first_sample + sample));
-        const int part = int(first / lanes % parts);
-        const Vector<T> from = load16(x + i * lanes);
-        Vector<T> to;
-#pragma unroll
-        for (int k = 0; k < decisions; ++k)  // constant k: the words stay in registers
-            if (k / lanes == part) to.lane[k % lanes] = T(choice.apply(Wide<T>(from.lane[k % lanes]), words, k));
-        store16(y + i * lanes, to);
+        store16(y + i * lanes, choice.apply(load16(x + i * lanes), draw, first, sample));
     }
 }
 
@@ -66,7 +45,7 @@ void dropout(const Tensor& x, double p, const Draw& draw, const Tensor& y) {
     const std::int64_t samples = draw.samples == 0 ? 1 : draw.samples, size = x.numel() / samples;
     visit(x.dtype(), [&]<class T>(T) {
         if constexpr (is_floating(dtype_of<T>)) {
-            const Choice<Wide<T>> choice{dropout_threshold(p), Wide<T>(dropout_scale(p))};
+            const Choice<Wide<T>> choice(p);
             if (size % vector_lanes<T> == 0 && aligned16(x.address()) && aligned16(y.address())) {
                 const std::int64_t vectors = samples * size / vector_lanes<T>;
                 GRADUS_LAUNCH((dropout_vectors_kernel<T>), y.device(), grid_for(vectors, threads), threads, 0,

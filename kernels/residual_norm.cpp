@@ -12,8 +12,14 @@ void residual_norm(const Tensor& x, const Tensor& residual, double p, const Draw
     const DropoutMask mask(p, draw, x.numel());
     visit_real(x.dtype(), [&]<class T>(T) {
         T* const sum = s.data<T>();
-        const NormRows<T> work{sum,           data_or_null<T>(weight), data_or_null<T>(bias), y.data<T>(),
-                               mean.data<T>(), rstd.data<T>(),          x.numel() / rows,      eps};
+        const NormRows<T> work{sum,
+                               data_or_null<T>(weight),
+                               data_or_null<T>(bias),
+                               y.data<T>(),
+                               mean.data<T>(),
+                               rstd.data<T>(),
+                               x.numel() / rows,
+                               eps};
         const T *from = x.data<T>(), *beside = residual.data<T>();
         const auto add_up = [=](std::int64_t first, std::int64_t count) {
             for (std::int64_t i = first; i < first + count; ++i) sum[i] += beside[i];
@@ -41,8 +47,13 @@ void residual_norm_backward(const Tensor& g, const Tensor& s, const Tensor& weig
         const std::int64_t rows = rstd.numel();
         T* const to = gx.defined() ? gx.data<T>() : nullptr;
         T* const slope = gresidual.defined() ? gresidual.data<T>() : to;  // dropped in place where nobody wants it
-        const NormSlopes<T> slopes{g.data<T>(),    s.data<T>(), data_or_null<T>(weight), mean.data<T>(),
-                                   rstd.data<T>(), slope,       norm_width(g, rows, gweight, gbias)};
+        const NormSlopes<T> slopes{g.data<T>(),
+                                   s.data<T>(),
+                                   data_or_null<T>(weight),
+                                   mean.data<T>(),
+                                   rstd.data<T>(),
+                                   slope,
+                                   norm_width(g, rows, gweight, gbias)};
         norm_backward(slopes, rows, gweight, gbias, [&](std::int64_t begin, std::int64_t end) {
             if (to) mask.apply(slope, to, begin * slopes.n, end * slopes.n);
         });

@@ -18,6 +18,7 @@ class LayerNorm final : public Layer<LayerNorm> {
         v("weight", weight);
         v("bias", bias);
     }
+    double eps() const { return eps_; }
     Parameter weight, bias;
 
   private:

@@ -6,7 +6,10 @@ namespace {
 /// A residual sublayer: norm(x + drop(f(x))), or x + drop(f(norm(x))).
 template <class F>
 Tensor sublayer(const Tensor& x, const LayerNorm& norm, const Dropout& drop, bool pre_norm, F&& f) {
-    return pre_norm ? x + drop(f(norm(x))) : norm(x + drop(f(x)));
+    if (pre_norm) return x + drop(f(norm(x)));
+    const Tensor y = f(x);
+    const ModuleFrame frame(norm);
+    return dropout_add_layer_norm(y, x, norm.weight, norm.bias, drop.p(), norm.eps(), drop.training());
 }
 
 std::optional<LayerNorm> last_norm(bool wanted, std::int64_t width, Device device) {

@@ -55,6 +55,8 @@ TEST_CASE("no kernel's result depends on the number of threads", "[threads]") {
     same("attention, many heads", {{8, 4, 24, 16}, {8, 4, 24, 16}, {8, 4, 24, 16}},
          [](const Xs& x) { return scaled_dot_product_attention(x[0], x[1], x[2]); });
     same("layer norm", {{700, 48}, {48}, {48}}, [](const Xs& x) { return layer_norm(x[0], x[1], x[2]); });
+    same("residual norm", {{700, 48}, {700, 48}, {48}, {48}},
+         [](const Xs& x) { return dropout_add_layer_norm(x[0], x[1], x[2], x[3], 0.1); });
     same("rms norm", {{700, 48}, {48}}, [](const Xs& x) { return rms_norm(x[0], x[1]); });
     same("softmax", {{400, 100}}, [](const Xs& x) { return softmax(x[0], -1); });
     same("cross entropy", {{600, 50}}, [](const Xs& x) {
