@@ -33,8 +33,12 @@ void row_norm_backward(const Tensor& g, const Tensor& x, const Tensor& weight, c
         const std::int64_t rows = rstd.numel();
         const NormSlopes<T> s{g.data<T>(),           x.data<T>(),    data_or_null<T>(weight),
                               data_or_null<T>(mean), rstd.data<T>(), nullptr};
-        launch_norm_backward<1>(s, PlainSlopes<T>{gx.defined() ? gx.data<T>() : nullptr}, g.device(), rows,
-                                norm_width(x, rows, gweight, gbias), gweight, gbias);
+        const PlainSlopes<T> slopes{gx.defined() ? gx.data<T>() : nullptr};
+        const std::int64_t n = norm_width(x, rows, gweight, gbias);
+        if (rows_aligned<T>(n, s.g, s.x, slopes.gx))
+            launch_norm_backward<vector_lanes<T>>(s, slopes, g.device(), rows, n, gweight, gbias);
+        else
+            launch_norm_backward<1>(s, slopes, g.device(), rows, n, gweight, gbias);
     });
 }
 
