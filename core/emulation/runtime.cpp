@@ -250,6 +250,18 @@ void gradus::emulation::enqueue(Launch launch, cudaStream_t stream) {
     push(stream, std::move(operation));
 }
 
+void gradus::emulation::enqueue_work(cudaStream_t stream, std::function<void()> work) {
+    const Lock lock;
+    if (check_stream(stream) != cudaSuccess) return void(remember(check_stream(stream)));
+    auto operation = std::make_unique<Operation>();
+    operation->devices = reach(stream->device);
+    operation->work = [work = std::move(work)] {
+        work();
+        return std::string();
+    };
+    push(stream, std::move(operation));
+}
+
 void gradus::emulation::check_argument(const void* pointer, const char* kernel, int number) {
     if (!pointer) return;
     const Lock lock;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 enum cudaError_t : int {
@@ -109,6 +110,8 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
 
 namespace gradus::emulation {
 
+/// Gives a library's work to a stream, in whose turn it may touch what the stream's card may.
+void enqueue_work(cudaStream_t stream, std::function<void()> work);
 /// What went wrong last in a kernel: kernel, block, thread, place, reason. Empty where nothing did.
 std::string last_report();
 /// How often the host has waited for a card so far, by calls that wait or that CUDA makes wait, such as cudaFree.

@@ -1,6 +1,7 @@
 // Which rung multiplies, and the products that ops call.
 #include "gradus/kernels/matmul.h"
 
+#include "gradus/kernels/matmul/cublas.h"
 #include "gradus/kernels/matmul/product.cuh"
 #include "gradus/kernels/memory.h"
 
@@ -74,11 +75,16 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor
 void matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accumulate) {
     const std::int64_t m = y.size(-2), n = y.size(-1);
     if (y.numel() == 0) return;
+    if (matmul_backend() == MatmulBackend::cublas && multiply_by_cublas(a, b, {}, y, accumulate, Epilogue::none))
+        return;
     multiply(a, b, {}, y, accumulate, choose(y.numel() / (m * n), m, n, a.size(-1), y.dtype()));
 }
 
 void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, const Tensor& y) {
     const Tensor transposed = weight.with_layout(weight.layout().permute({1, 0}));
+    if (y.numel() > 0 && matmul_backend() == MatmulBackend::cublas &&
+        multiply_by_cublas(x, transposed, bias, y, false, epilogue))
+        return;
     Tensor row = bias;
     if (bias.defined() && !bias.is_contiguous()) {
         row = Tensor::empty(bias.shape(), bias.dtype(), bias.device());
