@@ -46,6 +46,17 @@ kernels::Attention arguments(const Tensor& q, const Tensor& k, const AttentionOp
               options.mask.dtype(), ", pass numbers to be added to the scores as additive_mask");
         a.mask = stretched_mask("mask", options.mask, scores);
     }
+    if (const Tensor& lengths = options.key_lengths; lengths.defined()) {
+        check(lengths.shape() == Shape{q.size(0)} && !is_floating(lengths.dtype()) && lengths.dtype() != DType::boolean,
+              op, ": key_lengths must be one integer a batch item, ", Shape{q.size(0)}, ": got ", lengths.dtype(), " ",
+              lengths.shape());
+        const NoGrad scope;
+        const Tensor keys = arange(0, double(k.size(2)), 1, DType::i64, q.device());
+        const Tensor visible =
+            less(reshape(keys, {1, 1, 1, k.size(2)}), reshape(cast(lengths, DType::i64), {q.size(0), 1, 1, 1}));
+        a.mask = stretched_mask("key_lengths", options.mask.defined() ? logical_and(options.mask, visible) : visible,
+                                scores);
+    }
     if (options.additive_mask.defined()) {
         check_floating(op, "additive_mask", options.additive_mask);
         check(!recording(options.additive_mask), op,
@@ -71,7 +82,12 @@ kernels::Attention arguments(const Tensor& q, const Tensor& k, const AttentionOp
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options) {
-    check_devices(op, {{"q", q}, {"k", k}, {"v", v}, {"mask", options.mask}, {"additive_mask", options.additive_mask}});
+    check_devices(op, {{"q", q},
+                       {"k", k},
+                       {"v", v},
+                       {"mask", options.mask},
+                       {"additive_mask", options.additive_mask},
+                       {"key_lengths", options.key_lengths}});
     check_shapes(q, k, v);
     DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
     const DType result = dtype;

@@ -224,6 +224,7 @@ Tensor dropout_add_layer_norm(const Tensor& x, const Tensor& residual, const Ten
 struct AttentionOptions {
     Tensor mask = {};           ///< bool, true = may be seen; broadcasts to (B, H, T, S)
     Tensor additive_mask = {};  ///< floating, added to the scores (0 and -inf); broadcasts likewise
+    Tensor key_lengths = {};    ///< integers (B): only the first so many keys of a batch item may be seen
     bool causal = false;        ///< query t sees keys 0 … t + S - T
     double dropout = 0;         ///< on the weights; 0 outside training
     double scale = 0;           ///< 0 means 1/√D

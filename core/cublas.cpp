@@ -86,6 +86,7 @@ void blas_check(int status, const char* call) {
 struct FreeHandles {
     std::mutex mutex;
     std::vector<Handle> list;
+    std::size_t made = 0;  ///< handles in all: there is room for each, so that giving one back needs no memory
 };
 FreeHandles& free_handles(Device device) {
     static FreeHandles* all = new FreeHandles[max_cards];
@@ -100,11 +101,14 @@ class Lease {
             const std::lock_guard lock(free_.mutex);
             if (!free_.list.empty()) handle_ = free_.list.back(), free_.list.pop_back();
         }
-        if (!handle_) blas_check(functions().create(&handle_), "cublasCreate");
+        if (handle_) return;
+        blas_check(functions().create(&handle_), "cublasCreate");
+        const std::lock_guard lock(free_.mutex);
+        free_.list.reserve(++free_.made);
     }
     ~Lease() {
         const std::lock_guard lock(free_.mutex);
-        free_.list.push_back(handle_);
+        free_.list.push_back(handle_);  // has room: see the constructor
     }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;

@@ -159,7 +159,7 @@ DeviceGuard::DeviceGuard(Device device) {
         cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
 }
 DeviceGuard::~DeviceGuard() {
-    if (before_ >= 0 && has_context(before_) && cudaSetDevice(before_) != cudaSuccess) cudaGetLastError();
+    if (before_ >= 0 && has_context(before_)) cuda_quiet(cudaSetDevice(before_));
 }
 
 bool has_context(int card) {
@@ -214,7 +214,8 @@ bool check_launch(const char* name, dim3 grid, dim3 block, std::size_t shared_by
 }
 
 void allow_shared(const char* name, const void* kernel, Device device, std::size_t shared_bytes) {
-    // Unasked, a kernel has 48 KiB, of which the arrays it declares take their part (16 KiB at most in our kernels).
+    // Unasked, a kernel has 48 KiB, of which the arrays it declares take their part: half a KiB in those of ours that
+    // also have dynamic memory.
     if (shared_bytes <= 32 * 1024) return;
     static std::mutex mutex;
     static std::map<std::pair<int, const void*>, std::size_t> known;
@@ -222,20 +223,22 @@ void allow_shared(const char* name, const void* kernel, Device device, std::size
     std::size_t& allowed = known[{device.index, kernel}];
     if (shared_bytes <= allowed) return;
     cudaFuncAttributes attributes{};
-    cuda_check(cudaFuncGetAttributes(&attributes, kernel), name);
+    const std::string plain = plain_name(name);
+    cuda_check(cudaFuncGetAttributes(&attributes, kernel), plain.c_str());
     int most = 0;
-    cuda_check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index), name);
+    cuda_check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index), plain.c_str());
     // All that there is, once and for all: threads that launch at the same time must not lower each other's limit.
     most -= int(attributes.sharedSizeBytes);
     check(shared_bytes <= std::size_t(most), "launch of ", plain_name(name), ": needs ", shared_bytes,
           " bytes of dynamic shared memory, and ", device, " has ", most);
-    cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most), name);
+    cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most), plain.c_str());
     allowed = std::size_t(most);
 }
 
 void after_launch(const char* name) {
     running.kernel = name;
-    cuda_check(cudaGetLastError(), name);
+    if (const cudaError_t status = cudaGetLastError(); status != cudaSuccess)
+        cuda_check(status, plain_name(name).c_str());
 }
 
 }  // namespace detail

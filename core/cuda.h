@@ -19,6 +19,13 @@ namespace gradus {
 /// success.
 void cuda_check(cudaError_t status, const char* what);
 
+/// For calls whose failure is told elsewhere, as in a destructor: CUDA must not tell it to whoever asks next.
+inline bool cuda_quiet(cudaError_t status) noexcept {
+    if (status == cudaSuccess) return true;
+    cudaGetLastError();
+    return false;
+}
+
 namespace detail {
 void forget_card_errors();  ///< for tests that break an emulated card and mend it again
 }

@@ -21,7 +21,7 @@ cudaEvent_t event_after(void* stream) noexcept {
         cuda_check(cudaEventRecord(event, as_stream(stream)), "cudaEventRecord");
         return event;
     } catch (const std::exception&) {
-        if (event) cudaEventDestroy(event);
+        if (event) cuda_quiet(cudaEventDestroy(event));
         return nullptr;
     }
 }
@@ -30,8 +30,8 @@ cudaEvent_t event_after(void* stream) noexcept {
 void order(void* earlier, void* later) noexcept {
     cudaEvent_t event = event_after(earlier);
     if (!event) return;
-    if (cudaStreamWaitEvent(as_stream(later), event, 0) != cudaSuccess) cudaGetLastError();
-    cudaEventDestroy(event);  // CUDA keeps it until the wait is over
+    cuda_quiet(cudaStreamWaitEvent(as_stream(later), event, 0));
+    cuda_quiet(cudaEventDestroy(event));  // CUDA keeps it until the wait is over
 }
 
 bool caching_from_environment() {
@@ -116,7 +116,7 @@ void* CudaPool::take(std::size_t size, void* stream) {
 }
 
 void CudaPool::unmap_cached() {
-    cudaDeviceSynchronize();  // work of ended storages may still run; an error surfaces at the next check
+    cuda_quiet(cudaDeviceSynchronize());  // work of ended storages may still run; an error surfaces at the next check
     for (auto& [stream, lists] : cached_) {
         for (int c = 0; c < int(lists.size()); ++c) {
             const std::size_t size = size_of_class(c);
@@ -127,7 +127,7 @@ void CudaPool::unmap_cached() {
                 continue;
             }
             for (void* block : list) {
-                cudaFree(block);
+                cuda_quiet(cudaFree(block));
                 statistics_.cached -= std::int64_t(size), mapped_ -= taken_by(size);
             }
             list.clear();
@@ -136,7 +136,7 @@ void CudaPool::unmap_cached() {
     std::erase_if(slabs_, [this](const auto& entry) {
         if (entry.second.in_use != 0) return false;
         if (open_slab_ == entry.first) open_slab_ = nullptr;
-        cudaFree(entry.first);
+        cuda_quiet(cudaFree(entry.first));
         mapped_ -= std::int64_t(slab_size);
         return true;
     });
@@ -171,8 +171,8 @@ void CudaPool::free(void* block, std::size_t bytes, void* stream, std::span<void
     statistics_.in_use -= std::int64_t(size);
     for (void* guest : guests) order(guest, stream);
     if (!caching_) {
-        cudaStreamSynchronize(as_stream(stream));  // an error surfaces at the next check
-        cudaFree(block);
+        cuda_quiet(cudaStreamSynchronize(as_stream(stream)));  // an error surfaces at the next check
+        cuda_quiet(cudaFree(block));
         mapped_ -= taken_by(size);
         return;
     }
@@ -219,9 +219,12 @@ void* PinnedPool::allocate(std::size_t bytes, void*) {
     const std::size_t size = Pool::class_size(bytes);
     const std::lock_guard lock(mutex_);
     std::erase_if(busy_, [&](const Busy& busy) {
-        for (cudaEvent_t event : busy.events)
-            if (cudaEventQuery(event) == cudaErrorNotReady) return cudaGetLastError(), false;
-        for (cudaEvent_t event : busy.events) cudaEventDestroy(event);
+        for (cudaEvent_t event : busy.events) {
+            const cudaError_t status = cudaEventQuery(event);
+            cuda_quiet(status);
+            if (status == cudaErrorNotReady) return false;
+        }
+        for (cudaEvent_t event : busy.events) cuda_quiet(cudaEventDestroy(event));
         cached_[busy.size].push_back(busy.block);
         return true;
     });

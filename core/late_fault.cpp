@@ -55,10 +55,11 @@ void tell_faults(Device device) {
     std::deque<Watched> faults;
     {
         const std::lock_guard lock(w.mutex);
-        while (!w.list.empty() && w.list.front().arrived.reached()) {
-            if (*w.list.front().answer.data<std::int64_t>() != -1) faults.push_back(std::move(w.list.front()));
-            w.list.pop_front();
-        }
+        std::erase_if(w.list, [&](Watched& question) {  // of one stream they arrive in order, of several in any
+            if (!question.arrived.reached()) return false;
+            if (*question.answer.data<std::int64_t>() != -1) faults.push_back(std::move(question));
+            return true;
+        });
         w.count = w.list.size();
     }
     if (faults.empty()) return;

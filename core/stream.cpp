@@ -89,7 +89,7 @@ void Event::record(const Stream& stream) {
     device_ = stream.device();
     cudaEvent_t event = nullptr;
     cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-    handle_ = std::shared_ptr<void>(event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
+    handle_ = std::shared_ptr<void>(event, [](void* e) { cuda_quiet(cudaEventDestroy(static_cast<cudaEvent_t>(e))); });
     cuda_check(cudaEventRecord(event, as_stream(stream)), "cudaEventRecord");
 }
 

@@ -13,7 +13,7 @@ namespace gradus {
 /// only hands the work over.
 class Stream {
   public:
-    /// A new stream beside the device's own one.
+    /// A new stream beside the device's own one. It lives until the process ends: make few, and keep them.
     explicit Stream(Device device);
     /// The stream this thread's work on the device goes to: the device's own one unless a StreamGuard is in force.
     static Stream current(Device device);

@@ -44,6 +44,9 @@ bool goes_over(Device from, Device to) {
     const Tensor x = Tensor::empty({std::int64_t(count)}, DType::i32, from),
                  y = Tensor::empty({std::int64_t(count)}, DType::i32, to);
     write_bytes(x, x.address(), pattern.data(), count * 4);
+    Event written;
+    written.record(Stream::current(from));
+    written.wait(Stream::current(to));
     {
         const DeviceGuard guard(to);
         cudaStream_t stream = current_cuda_stream(to);
@@ -82,6 +85,9 @@ void between_cards(const Tensor& x, const Tensor& y, std::size_t bytes) {
     cuda_check(cudaMemcpyPeerAsync(y.address(), y.device().index, x.address(), x.device().index, bytes,
                                    static_cast<cudaStream_t>(stream.handle())),
                "peer copy");
+    Event copied;  // what is given to the source's stream next may write the source
+    copied.record(stream);
+    copied.wait(Stream::current(x.device()));
 }
 
 }  // namespace
@@ -89,13 +95,12 @@ void between_cards(const Tensor& x, const Tensor& y, std::size_t bytes) {
 bool peers(Device from, Device to) {
     if (from.kind != Device::cuda || to.kind != Device::cuda) return false;
     if (from == to) return true;
-    static std::recursive_mutex mutex;
+    static std::mutex mutex;
     static std::map<std::pair<int, int>, bool> known;
     const std::lock_guard lock(mutex);
     const auto key = std::pair(from.index, to.index);
     const auto found = known.find(key);
     if (found != known.end()) return found->second;
-    known[key] = false;  // the trial copy asks again
     return known[key] = enable(from, to);
 }
 

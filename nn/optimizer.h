@@ -16,7 +16,7 @@ struct GradientScale;
 struct StepOptions {
     double gradient_scale = 1;  ///< every gradient is taken times this: 1 / a loss scale, or a clip_factor of one's own
     /// Above 0: gradients are clipped by their common norm as clip_grad_norm does, in the pass that updates. The norm
-    /// stays on the device, the host does not wait for it.
+    /// stays on the device, the host does not wait for it (but where parameters lie on several devices).
     double clip_norm = 0;
     /// A gradient with NaN or Inf throws, naming the parameter, before anything is changed; the host waits for
     /// backward.

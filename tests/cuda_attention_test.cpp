@@ -261,6 +261,30 @@ TEST_CASE("attention of bf16 tensors: a card reads them as they are, the CPU thr
     }
 }
 
+TEST_CASE("attention by key lengths is attention by the mask they stand for", "[cuda][attention]") {
+    for (const Device device : {Device{}, card(0)}) {
+        if (device.kind == Device::cuda && !have_cards(1)) return;
+        const auto x = [&](std::uint64_t salt) { return to(numbers({3, 2, 5, 4}, salt), device); };
+        const Tensor q = x(1), k = x(2), v = x(3), lengths = Tensor::from(std::vector<std::int64_t>{5, 0, 2}, device);
+        AttentionOptions by_length, by_mask;
+        by_length.key_lengths = lengths;
+        by_mask.mask = Tensor::from(
+            {true, true, true, true, true, false, false, false, false, false, true, true, false, false, false},
+            {3, 1, 1, 5}, device);
+        const auto results = [&](AttentionOptions options, bool causal) {
+            options.causal = causal;
+            return scaled_dot_product_attention(q, k, v, options).to_vector<float>();
+        };
+        for (const bool causal : {false, true}) CHECK(results(by_length, causal) == results(by_mask, causal));
+        by_length.mask = to(greater(numbers({5, 5}, 4), 0.0), device);
+        by_mask.mask = logical_and(by_mask.mask, by_length.mask);
+        CHECK(results(by_length, false) == results(by_mask, false));
+        by_length.key_lengths = ones({2}, DType::i64, device);
+        CHECK(contains(error_of([&] { results(by_length, false); }),
+                       "key_lengths must be one integer a batch item, (3,): got i64 (2,)"));
+    }
+}
+
 TEST_CASE("BB-010 lowest finite numbers as an additive mask do not turn to NaN on a card", "[cuda][attention]") {
     if (!have_cards(1)) return;
     const auto filled = [](double value, const Shape& shape) { return full(shape, value, DType::f32, card(0)); };

@@ -76,6 +76,25 @@ TEST_CASE("every rung of the product is right for every transposition, size, spl
     }
 }
 
+TEST_CASE("BB-009 products without rows, outputs or a sum on a card", "[cuda][matmul]") {
+    if (!have_cards(1)) return;
+    for (const auto& [rows, in, out] : {std::tuple{0, 128, 256}, {5, 128, 0}, {7, 0, 300}, {0, 0, 0}})
+        for (const bool relu : {false, true}) {
+            const auto results = [&](Device device) {
+                const Tensor x = require_grad(to(numbers({rows, in}, 1), device)),
+                             w = require_grad(to(numbers({out, in}, 2), device)),
+                             b = require_grad(to(numbers({out}, 3), device));
+                const Tensor y = (relu ? linear_relu : linear)(x, w, b);
+                std::vector<Tensor> all = gradients(y, {x, w, b}, {}, ones_like(y));
+                all.push_back(y), all.push_back(matmul(x, transpose(w)));
+                return all;
+            };
+            const auto there = results(card(0)), here = results(Device{});
+            for (std::size_t i = 0; i < here.size(); ++i)
+                CHECK(differs(there[i], doubles(here[i]), tolerance(DType::f32, 300)) == "");
+        }
+}
+
 TEST_CASE("products of strided operands, of broadcast batches, and twice with the same bits", "[cuda][matmul]") {
     if (!have_cards(1)) return;
     const Tensor a = numbers({3, 1, 70, 90}, 1), b = numbers({4, 90, 66}, 2);

@@ -55,6 +55,24 @@ TEST_CASE("BB-021 a target out of range is told with the next wait and counts no
     CHECK(logits.grad().to_vector<double>()[4] == 0);
 }
 
+TEST_CASE("a fault is told by the wait for its stream, whatever other streams still do", "[cuda][errors]") {
+    if (!have_cards(1)) return;
+    const Stream busy(card(0)), idle(card(0));
+    const Tensor x = zeros({4, 2}, DType::f32, card(0)), wrong = ids({7}, {1}), right = ids({1}, {1});
+    synchronize(card(0));
+    {
+        const StreamGuard guard(busy);
+        index_select(x, 0, right);  // its answer is still to come
+    }
+    const std::string error = error_of([&] {
+        const StreamGuard guard(idle);
+        index_select(x, 0, wrong);
+        idle.synchronize();
+    });
+    CHECK(contains(error, "index 7 at position (0,)"));
+    synchronize(card(0));
+}
+
 TEST_CASE("an empty axis has no index: told at once", "[cuda][errors]") {
     if (!have_cards(1)) return;
     CHECK(error_of([&] {

@@ -4,7 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <iterator>
+#include <thread>
 
 #include "gradus/core/emulation/async_copy.h"
 #include "gradus/core/emulation/options.h"
@@ -286,6 +290,25 @@ TEST_CASE("the host that touches a card's memory dies with a message", "[emulati
     waitpid(child, &status, 0);
     CHECK(WIFSIGNALED(status));
 #endif
+}
+
+TEST_CASE("threads that launch kernels and end leave nothing behind", "[emulation][cuda]") {
+    if (!have_cards(1)) return;
+    const auto mappings = [] {
+        std::ifstream maps("/proc/self/maps");
+        return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+    };
+    const auto launch = [] {
+        std::thread([] {
+            const Tensor x = zeros_on(card(0), 1024);
+            GRADUS_LAUNCH(add_kernel, card(0), 1, 1024, 0, x.data<float>(), 1.0f);
+            wait(card(0));
+        }).join();
+    };
+    launch();
+    const auto before = mappings();
+    for (int i = 0; i < 20; ++i) launch();
+    CHECK(mappings() < before + 1000);  // 1,024 stacks with their guards are 2,048
 }
 
 TEST_CASE("a host that does not wait sees old values of page-locked memory", "[emulation][cuda]") {

@@ -244,7 +244,10 @@ gpu_check_command() {
         machine) part "machine" "" nvidia-smi -q -d CLOCK,MEMORY,PERFORMANCE,ECC ;;
         build) check_build ;;
         *) # Nothing runs that was not built.
-            [[ -x $tests ]] || continue
+            if [[ ! -x $tests ]]; then
+                row "$name" failed 0 "not built: run the part build first"
+                continue
+            fi
             ;;&
         tests)
             part "tests on the card" "" "$tests" '[cuda]'

@@ -197,15 +197,19 @@ void open_devices(std::uint32_t set, int running) {
         const bool open = set >> d & 1;
         if (card.open == open) continue;
         card.open = open;
-        for (const auto& [first, pages] : card.live) mprotect(first, pages, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+        for (const auto& [first, pages] : card.live)
+            if (mprotect(first, pages, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
+                std::perror("gradus emulator: the system lets no more memory be protected (vm.max_map_count)");
+                std::_Exit(1);  // a kernel would be blamed for what it did not do
+            }
     }
 }
 
-void use_signal_stack() {
+void use_signal_stack(void*& memory) {
     stack_t stack{};
     stack.ss_size = 64 * 1024;
-    // Lives as long as the thread, which lives as long as the process.
-    stack.ss_sp = mmap(nullptr, stack.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!memory) memory = mmap(nullptr, stack.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack.ss_sp = memory;
     sigaltstack(&stack, nullptr);
 }
 

@@ -29,6 +29,6 @@ void open_devices(std::uint32_t set, int running);
 /// on standard error before the process dies of it.
 void catch_faults();
 /// So that this host thread can report a fiber whose stack ran over.
-void use_signal_stack();
+void use_signal_stack(void*& memory);
 
 }  // namespace gradus::emulation

@@ -1,13 +1,16 @@
 #include "gradus/core/emulation/scheduler.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <map>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "gradus/core/emulation/memory.h"
 #include "gradus/core/emulation/options.h"
@@ -65,6 +68,7 @@ struct Worker {
     Warp warps[32];
     char barrier_tokens[2] = {};
 
+    void* signal_stack = nullptr;
     char* arena = nullptr;
     std::size_t arena_bytes = 0, arena_used = 0, shared_bytes = 0;
     bool arena_wrapped = false;
@@ -89,6 +93,45 @@ struct Worker {
     }
 };
 thread_local Worker* worker = nullptr;
+
+/// Workers of threads that have ended, for those to come: the kernel counts their thousands of pages with guards.
+struct IdleWorkers {
+    std::atomic_flag taken;  // not a mutex, which would order the threads in ThreadSanitizer's eyes
+    std::vector<Worker*> list;
+
+    template <class F>
+    void with(F&& f) {
+        while (taken.test_and_set(std::memory_order_acquire)) sched_yield();
+        f();
+        taken.clear(std::memory_order_release);
+    }
+};
+IdleWorkers& idle_workers() {
+    static IdleWorkers* all = new IdleWorkers;
+    return *all;
+}
+
+/// Gives this thread a worker until it ends.
+void find_worker() {
+    struct Return {
+        ~Return() {
+            idle_workers().with([] { idle_workers().list.push_back(worker); });
+            worker = nullptr;
+        }
+    };
+    idle_workers().with([] {
+        std::vector<Worker*>& list = idle_workers().list;
+        if (!list.empty()) worker = list.back(), list.pop_back();
+    });
+    if (worker) {  // its fibers return to another host's stack now
+        for (std::vector<Fiber>& set : worker->sets)
+            for (Fiber& fiber : set) fiber.fresh = true;
+    } else {
+        worker = new Worker;
+    }
+    static thread_local const Return at_the_end;
+    use_signal_stack(worker->signal_stack);
+}
 
 /// From one flow to another; null stands for the host's.
 void change(Context& from, Context& to, [[maybe_unused]] Fiber* leaving, [[maybe_unused]] Fiber* entered) {
@@ -300,10 +343,7 @@ Pool& pool() {
 }
 
 std::string work(Running& running) {
-    if (!worker) {
-        worker = new Worker;
-        use_signal_stack();
-    }
+    if (!worker) find_worker();
     GRADUS_TSAN(worker->host_tsan = __tsan_get_current_fiber();)
     worker->report.clear();
     for (std::uint64_t b;

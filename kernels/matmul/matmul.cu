@@ -23,8 +23,8 @@ Side<T> side(const Tensor& x, int r_axis, int k_axis) {
 
 }  // namespace
 
-/// A multiprocessor works on two tiles of 128 or four of 64 at a time. A large tile reads memory less often, a small
-/// one leaves fewer multiprocessors idle; where even small tiles are fewer than the card can hold, k is cut.
+/// A multiprocessor works on one tile of 128 or three of 64 at a time. A large tile reads memory less often, a small
+/// one leaves fewer multiprocessors idle; where even small tiles are fewer than two for each, k is cut.
 Choice choose(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
     constexpr std::int64_t multiprocessors = 132;  // an H200; the choice must not depend on the card that runs it
     if (!is_floating(dtype)) return {Rung::tiled, 1};
@@ -81,9 +81,9 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& y, bool accumulate) 
 }
 
 void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, const Tensor& y) {
+    if (y.numel() == 0) return;
     const Tensor transposed = weight.with_layout(weight.layout().permute({1, 0}));
-    if (y.numel() > 0 && matmul_backend() == MatmulBackend::cublas &&
-        multiply_by_cublas(x, transposed, bias, y, false, epilogue))
+    if (matmul_backend() == MatmulBackend::cublas && multiply_by_cublas(x, transposed, bias, y, false, epilogue))
         return;
     Tensor row = bias;
     if (bias.defined() && !bias.is_contiguous()) {
