@@ -30,3 +30,4 @@
 #include "gradus/nn/schedule.h"
 #include "gradus/nn/seq2seq.h"
 #include "gradus/nn/transformer.h"
+#include "gradus/parallel/data_parallel.h"

@@ -81,7 +81,7 @@ TEST_CASE("all_reduce: every count of ranks, size, dtype and way", "[parallel]")
     }
 }
 
-TEST_CASE("broadcast, all_gather and reduce_scatter", "[parallel]") {
+TEST_CASE("broadcast, all_gather and reduce_scatter", "[parallel][threads]") {
     for (const bool cards : {false, true}) {
         if (cards && !have_cards(2)) return;
         for (const int ranks : {1, 2, 3})
@@ -130,7 +130,7 @@ TEST_CASE("BB-098 a group of one leaves the elements as they are", "[parallel]")
     CHECK(x.to_vector<float>() == before);
 }
 
-TEST_CASE("collectives follow each other, and work given before and after them, in order", "[parallel]") {
+TEST_CASE("collectives follow each other, and work given before and after them, in order", "[parallel][threads]") {
     for (const bool cards : {false, true}) {
         if (cards && !have_cards(2)) return;
         check_quiet(run(2, [&](Communicator& group) {
@@ -148,7 +148,7 @@ TEST_CASE("collectives follow each other, and work given before and after them, 
     }
 }
 
-TEST_CASE("BB-110 ranks that ask for different things are told, all of them", "[parallel]") {
+TEST_CASE("BB-110 ranks that ask for different things are told, all of them", "[parallel][threads]") {
     const auto errors = run(3, [](Communicator& group) {
         group.barrier();
         group.all_reduce(zeros({group.rank() == 2 ? 4 : 5}, DType::f32, Device{}));
@@ -168,7 +168,7 @@ TEST_CASE("BB-110 ranks that ask for different things are told, all of them", "[
             "(2,) f32");
 }
 
-TEST_CASE("a rank that does not come is named after the timeout, also to those who come later", "[parallel]") {
+TEST_CASE("a rank that does not come is named after the timeout, also to those who come later", "[parallel][threads]") {
     LocalOptions options;
     options.timeout = std::chrono::milliseconds(50);
     const auto errors = run(
@@ -182,7 +182,7 @@ TEST_CASE("a rank that does not come is named after the timeout, also to those w
     for (const int r : {0, 2}) CHECK(errors[std::size_t(r)] == "barrier number 0: waited 0.05 s for rank 1 of 3");
 }
 
-TEST_CASE("BB-106 a rank that gives up wakes the others with its reason", "[parallel]") {
+TEST_CASE("BB-106 a rank that gives up wakes the others with its reason", "[parallel][threads]") {
     const auto errors = run(3, [](Communicator& group) {
         if (group.rank() == 1) return group.abort("no more data");
         group.all_reduce(zeros({3}, DType::f32, Device{}));
