@@ -21,12 +21,15 @@ std::string contents(const std::filesystem::path& path) {
 /// File name -> the numbers its test cases carry.
 std::map<std::string, std::set<std::string>> numbered_tests() {
     std::map<std::string, std::set<std::string>> found;
-    const std::regex name(R"(TEST_CASE\(\s*"[^"]*(BB-\d\d\d))");
+    const std::regex name(R"(TEST_CASE\(\s*"([^"]*))"), number(R"(BB-\d\d\d)");
     for (const auto& entry : std::filesystem::directory_iterator(GRADUS_SOURCE_DIR "/tests")) {
         if (entry.path().extension() != ".cpp") continue;
         const std::string text = contents(entry.path());
-        for (std::sregex_iterator i(text.begin(), text.end(), name), end; i != end; ++i)
-            found[entry.path().filename().string()].insert((*i)[1]);
+        for (std::sregex_iterator i(text.begin(), text.end(), name), end; i != end; ++i) {
+            const std::string title = (*i)[1];
+            for (std::sregex_iterator n(title.begin(), title.end(), number); n != end; ++n)
+                found[entry.path().filename().string()].insert(n->str());
+        }
     }
     return found;
 }
