@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gradus/core/emulation/memory.h"
@@ -68,6 +69,7 @@ struct Worker {
     Warp warps[32];
     char barrier_tokens[2] = {};
 
+    Worker* next_idle = nullptr;
     void* signal_stack = nullptr;
     char* arena = nullptr;
     std::size_t arena_bytes = 0, arena_used = 0, shared_bytes = 0;
@@ -97,7 +99,7 @@ thread_local Worker* worker = nullptr;
 /// Workers of threads that have ended, for those to come: the kernel counts their thousands of pages with guards.
 struct IdleWorkers {
     std::atomic_flag taken;  // not a mutex, which would order the threads in ThreadSanitizer's eyes
-    std::vector<Worker*> list;
+    Worker* first = nullptr;
 
     template <class F>
     void with(F&& f) {
@@ -115,17 +117,18 @@ IdleWorkers& idle_workers() {
 void find_worker() {
     struct Return {
         ~Return() {
-            idle_workers().with([] { idle_workers().list.push_back(worker); });
+            idle_workers().with([] { worker->next_idle = std::exchange(idle_workers().first, worker); });
             worker = nullptr;
         }
     };
     idle_workers().with([] {
-        std::vector<Worker*>& list = idle_workers().list;
-        if (!list.empty()) worker = list.back(), list.pop_back();
+        worker = idle_workers().first;
+        if (worker) idle_workers().first = worker->next_idle;
     });
     if (worker) {  // its fibers return to another host's stack now
         for (std::vector<Fiber>& set : worker->sets)
             for (Fiber& fiber : set) fiber.fresh = true;
+        worker->host_bottom = nullptr, worker->host_fake_stack = nullptr;
     } else {
         worker = new Worker;
     }
