@@ -206,10 +206,9 @@ void open_devices(std::uint32_t set, int running) {
 }
 
 void use_signal_stack(void*& memory) {
-    stack_t stack{};
     // AddressSanitizer brings one, and unmaps whichever is there when the thread ends.
-    if (sigaltstack(nullptr, &stack) == 0 && !(stack.ss_flags & SS_DISABLE)) return;
-    stack = {};
+    GRADUS_ASAN(stack_t there{}; if (sigaltstack(nullptr, &there) == 0 && !(there.ss_flags & SS_DISABLE)) return;)
+    stack_t stack{};
     stack.ss_size = 64 * 1024;
     if (!memory) memory = mmap(nullptr, stack.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     stack.ss_sp = memory;
