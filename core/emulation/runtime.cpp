@@ -133,8 +133,12 @@ void run_first(GradusStream* stream) {
     }
     Operation* operation = stream->queue.front().release();
     stream->queue.pop_front();
+    // A host thread's start, with its thread-local variables, comes before all that it runs for others.
+    GRADUS_TSAN(static char arrival; static thread_local bool arrived = false;
+                if (!std::exchange(arrived, true)) __tsan_release(&arrival);)
     GRADUS_TSAN(void* host = __tsan_get_current_fiber(); __tsan_switch_to_fiber(stream->tsan, 1);
-                __tsan_acquire(&operation->token); if (operation->wait) __tsan_acquire(&operation->wait->token);)
+                __tsan_acquire(&arrival); __tsan_acquire(&operation->token);
+                if (operation->wait) __tsan_acquire(&operation->wait->token);)
     const bool lost = machine().cards[stream->device].error != cudaSuccess;
     if (operation->work && !lost) {
         open_devices(operation->devices, stream->device);
@@ -464,7 +468,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     const Lock lock;
     if (const cudaError_t error = check_stream(stream); error != cudaSuccess) return remember(error);
-    return stream->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+    if (!stream->queue.empty()) return cudaErrorNotReady;
+    GRADUS_TSAN(__tsan_acquire(&stream->done);)
+    return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned, const char* file, int line) {
     const Lock lock;
@@ -498,7 +504,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     const Lock lock;
-    return event->moment->completed >= event->moment->recorded ? cudaSuccess : cudaErrorNotReady;
+    if (event->moment->completed < event->moment->recorded) return cudaErrorNotReady;
+    GRADUS_TSAN(__tsan_acquire(&event->moment->token);)
+    return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     const Lock lock;

@@ -127,7 +127,11 @@ void find_worker() {
     });
     if (worker) {  // its fibers return to another host's stack now
         for (std::vector<Fiber>& set : worker->sets)
-            for (Fiber& fiber : set) fiber.fresh = true;
+            for (Fiber& fiber : set) {
+                fiber.fresh = true;
+                // A new one comes after all that this thread has done, such as making its thread-local variables.
+                GRADUS_TSAN(__tsan_destroy_fiber(fiber.tsan); fiber.tsan = __tsan_create_fiber(0);)
+            }
         worker->host_bottom = nullptr, worker->host_fake_stack = nullptr;
     } else {
         worker = new Worker;
