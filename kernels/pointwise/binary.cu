@@ -88,7 +88,7 @@ template <class... Ops>
 auto emit_compare(pointwise::List<Ops...>) {
     return std::tuple{&compare<Ops>...};
 }
-[[maybe_unused]] const auto emitted =
+[[gnu::used]] const auto emitted =
     std::tuple{emit_binary(pointwise::BinaryOps()), emit_compare(pointwise::CompareOps())};
 
 }  // namespace

@@ -42,7 +42,7 @@ template <class... Ops>
 auto emit(pointwise::List<Ops...>) {
     return std::tuple{&unary<Ops>..., &chain<Ops, 1>..., &chain<Ops, 2>...};
 }
-[[maybe_unused]] const auto emitted = emit(pointwise::UnaryOps());
+[[gnu::used]] const auto emitted = emit(pointwise::UnaryOps());
 
 }  // namespace
 }  // namespace gradus::kernels::cuda
