@@ -80,7 +80,7 @@ TEST_CASE("BB-009 products without rows, outputs or a sum on a card", "[cuda][ma
     if (!have_cards(1)) return;
     for (const auto& [rows, in, out] : {std::tuple{0, 128, 256}, {5, 128, 0}, {7, 0, 300}, {0, 0, 0}})
         for (const bool relu : {false, true}) {
-            const auto results = [&](Device device) {
+            const auto results = [rows = rows, in = in, out = out, relu](Device device) {
                 const Tensor x = require_grad(to(numbers({rows, in}, 1), device)),
                              w = require_grad(to(numbers({out, in}, 2), device)),
                              b = require_grad(to(numbers({out}, 3), device));
@@ -121,17 +121,18 @@ TEST_CASE("rows of every strategy equal the CPU's, forward and backward", "[cuda
     if (!have_cards(1)) return;
     for (const auto& [rows, n] : {std::pair{1, 1}, std::pair{70, 31}, std::pair{3, 33}, std::pair{9, 1024},
                                   std::pair{2, 1025}, std::pair{3, 5000}, std::pair{2, 30000}, std::pair{0, 7}}) {
+        const int count = rows, length = n;
         const Shape shape{rows, n};
         const Tensor x = mul(numbers(shape, 1), 5.0), mask = greater(numbers(shape, 2), -0.5),
                      seen = greater(numbers({n}, 3), -0.5);
         const auto compare = [&](const char* what, auto op) {
-            INFO(what << " of " << rows << " rows of " << n);
+            INFO(what << " of " << count << " rows of " << length);
             const Tensor a = require_grad(clone(x)), b = require_grad(to(x, card(0)));
             const Tensor y = op(a), z = op(b);
-            CHECK(differs(z, doubles(y), tolerance(DType::f32, n)) == "");
+            CHECK(differs(z, doubles(y), tolerance(DType::f32, length)) == "");
             const Tensor g = numbers(shape, 4);
             const Tensor slope = gradients(y, {a}, {}, g)[0], other = gradients(z, {b}, {}, to(g, card(0)))[0];
-            CHECK(differs(other, doubles(slope), gradient_tolerance(DType::f32, n)) == "");
+            CHECK(differs(other, doubles(slope), gradient_tolerance(DType::f32, length)) == "");
         };
         const auto on = [](const Tensor& t, const Tensor& like) { return to(t, like.device()); };
         compare("softmax", [](const Tensor& t) { return softmax(t, -1); });
