@@ -26,7 +26,7 @@ mutated() { # PRESET SITE POLICY LIMIT EXPRESSION
     if [[ $1 == thread ]] && setarch "$(uname -m)" -R true 2>/dev/null; then
         still=(setarch "$(uname -m)" -R)
     fi
-    GRADUS_EMULATED_DEVICES=2 GRADUS_EMULATOR_PROTECT=off GRADUS_EMULATOR_WORKERS=1 GRADUS_THREADS=1 GRADUS_EMULATOR_SKIP=$2 \
+    GRADUS_EMULATED_DEVICES=2 GRADUS_EMULATOR_WORKERS=1 GRADUS_THREADS=1 GRADUS_EMULATOR_SKIP=$2 \
         GRADUS_EMULATOR_ORDER=$order GRADUS_EMULATOR_STREAMS=$streams GRADUS_EMULATOR_COPIES=$copies \
         GRADUS_EMULATOR_SEED=$seed TSAN_OPTIONS=halt_on_error=1:exitcode=66 \
         timeout -k 5 "$4" "${still[@]}" "$root/build/$1/tests/gradus_tests" --abort "$5" \

@@ -28,6 +28,7 @@ struct Card {
     std::map<char*, std::size_t> live;  // by the first page
     std::map<char*, char*> first_page;  // of each pointer handed out
     bool open = false;
+    std::atomic<bool> touched = false;  ///< some block can be touched
 };
 Card* cards() {
     static Card* all = new Card[most_devices];
@@ -95,9 +96,20 @@ bool redirect(void* context) {
 #endif
 }
 
+/// Lets the block around an address be touched until the card is closed; false where there is none.
+bool open_block(Card& card, const char* address) {
+    auto after = card.live.upper_bound(const_cast<char*>(address));
+    if (after == card.live.begin()) return false;
+    const auto& [first, pages] = *--after;
+    if (address >= first + pages) return false;
+    card.touched = true;
+    return mprotect(first, pages, PROT_READ | PROT_WRITE) == 0;
+}
+
 void on_fault(int signal, siginfo_t* info, void* context) {
     const char* address = static_cast<const char*>(info->si_addr);
     const int owner = card_of(address);
+    if (owner >= 0 && cards()[owner].open && open_block(cards()[owner], address)) return;  // the access is tried again
     if (current_fiber()) {
         const int device = running_device;
         if (owner < 0)
@@ -149,7 +161,10 @@ void* device_allocate(int device, std::size_t bytes) {
     char* pointer = first + pages - size;
     mprotect(first, pages, PROT_READ | PROT_WRITE);
     for (std::size_t i = 0; i < pages / 8; ++i) reinterpret_cast<volatile std::uint64_t*>(first)[i] = ~std::uint64_t(0);
-    if (!card.open && options().protect) mprotect(first, pages, PROT_NONE);
+    if (card.open)
+        card.touched = true;
+    else
+        mprotect(first, pages, PROT_NONE);
     card.live[first] = pages;
     card.first_page[pointer] = first;
     return pointer;
@@ -191,17 +206,19 @@ int owner_of(const void* pointer) {
 
 void open_devices(std::uint32_t set, int running) {
     running_device = running;
+    if (set != 0) catch_faults();
     if (!options().protect) set = ~0u;
     for (int d = 0; d < device_total(); ++d) {
         Card& card = cards()[d];
         const bool open = set >> d & 1;
         if (card.open == open) continue;
         card.open = open;
-        for (const auto& [first, pages] : card.live)
-            if (mprotect(first, pages, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
-                std::perror("gradus emulator: the system lets no more memory be protected (vm.max_map_count)");
-                std::_Exit(1);  // a kernel would be blamed for what it did not do
-            }
+        // Opening costs nothing: a block opens when it is touched (see on_fault), so few calls serve many blocks.
+        if (open || !card.touched.exchange(false)) continue;
+        if (mprotect(card.base, card.top, PROT_NONE) != 0) {
+            std::perror("gradus emulator: cannot close the memory of a card");
+            std::_Exit(1);  // the host could touch it unseen
+        }
     }
 }
 

@@ -36,7 +36,6 @@ Options from_environment() {
     o.order = Options::Order(choice("GRADUS_EMULATOR_ORDER", {"in_order", "reverse", "random"}));
     o.streams = Options::Streams(choice("GRADUS_EMULATOR_STREAMS", {"lazy", "eager", "random"}));
     o.copies = Options::Copies(choice("GRADUS_EMULATOR_COPIES", {"late", "eager", "random"}));
-    o.protect = choice("GRADUS_EMULATOR_PROTECT", {"on", "off"}) == 0;
     o.seed = std::uint64_t(number("GRADUS_EMULATOR_SEED", 1));
 #if defined(GRADUS_EMULATION_TSAN)
     const long cores = 1;  // two sets of fibers take turns: that finds what two host threads would
