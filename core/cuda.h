@@ -20,10 +20,8 @@ namespace gradus {
 void cuda_check(cudaError_t status, const char* what);
 
 /// For calls whose failure is told elsewhere, as in a destructor: CUDA must not tell it to whoever asks next.
-inline bool cuda_quiet(cudaError_t status) noexcept {
-    if (status == cudaSuccess) return true;
-    cudaGetLastError();
-    return false;
+inline void cuda_quiet(cudaError_t status) noexcept {
+    if (status != cudaSuccess) cudaGetLastError();
 }
 
 namespace detail {

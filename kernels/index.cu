@@ -5,7 +5,7 @@
 // tokens' rows are read once and every row of the table is written once.
 #include "gradus/kernels/index.h"
 
-#include "gradus/core/late_fault.h"
+#include "gradus/kernels/checked_numbers.cuh"
 #include "gradus/kernels/device.cuh"
 #include "gradus/kernels/index_checks.h"
 #include "gradus/kernels/memory.h"
@@ -19,22 +19,6 @@ constexpr int threads = 256;
 
 __device__ __forceinline__ std::int64_t first_item() { return std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ std::int64_t item_step() { return std::int64_t(gridDim.x) * blockDim.x; }
-
-/// safe = index with 0 for what is out of range; found[0] = the smallest position of such, or -1 as it was.
-__global__ void __launch_bounds__(threads) check_kernel(const std::int64_t* index, std::int64_t n, std::int64_t bound,
-                                                        std::int64_t* safe, unsigned long long* found) {
-    for (std::int64_t i = first_item(); i < n; i += item_step()) {
-        const std::int64_t value = index[i];
-        const bool bad = std::uint64_t(value) >= std::uint64_t(bound);
-        safe[i] = bad ? 0 : value;
-        if (bad) atomicMin(found, static_cast<unsigned long long>(i));
-    }
-}
-
-/// found[1] = the value at the position found[0].
-__global__ void value_kernel(const std::int64_t* index, std::int64_t* found) {
-    if (found[0] >= 0) found[1] = index[found[0]];
-}
 
 /// A warp a row of `inner` elements: y(outer, i, inner) = x(outer, place of i, inner).
 template <class U>
@@ -154,16 +138,9 @@ Tensor checked_index(const char* op, const Tensor& index, std::int64_t bound) {
         const Tensor first = index.with_layout(Layout(Shape{}, Strides{}, index.layout().offset));
         raise(index_fault(op, index.shape(), 0, first.item<std::int64_t>(), 0));
     }
-    const Tensor safe = Tensor::empty(index.shape(), DType::i64, index.device());
-    const Tensor found = Tensor::empty({2}, DType::i64, index.device());
-    fill(found, -1);
-    GRADUS_LAUNCH(check_kernel, index.device(), grid_for(n, threads), threads, 0, index.data<std::int64_t>(), n, bound,
-                  safe.data<std::int64_t>(), static_cast<unsigned long long*>(found.address()));
-    GRADUS_LAUNCH(value_kernel, index.device(), 1, 1, 0, index.data<std::int64_t>(), found.data<std::int64_t>());
-    watch(found, [=, shape = index.shape()](std::int64_t position, std::int64_t value) {
+    return checked_numbers(index, bound, {}, [=, shape = index.shape()](std::int64_t position, std::int64_t value) {
         return index_fault(op, shape, position, value, bound);
     });
-    return safe;
 }
 
 void index_select(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {

@@ -2,7 +2,7 @@
 // backward, which may write the gradient over the logits.
 #include "gradus/kernels/loss.h"
 
-#include "gradus/core/late_fault.h"
+#include "gradus/kernels/checked_numbers.cuh"
 #include "gradus/kernels/index_checks.h"
 #include "gradus/kernels/memory.h"
 #include "gradus/kernels/row.cuh"
@@ -132,22 +132,6 @@ __global__ void __launch_bounds__(row_threads)
     }
 }
 
-/// safe = the targets, ignored where they are no class; found[0] = the first position of such, or -1 as it was.
-__global__ void __launch_bounds__(row_threads)
-    check_targets_kernel(const std::int64_t* ids, std::int64_t n, std::int64_t classes, std::int64_t ignore,
-                         std::int64_t* safe, unsigned long long* found) {
-    for (std::int64_t i = first_item(); i < n; i += item_step()) {
-        const std::int64_t id = ids[i];
-        const bool bad = id != ignore && (id < 0 || id >= classes);
-        safe[i] = bad ? ignore : id;
-        if (bad) atomicMin(found, static_cast<unsigned long long>(i));
-    }
-}
-/// found[1] = the target at the position found[0].
-__global__ void value_kernel(const std::int64_t* ids, std::int64_t* found) {
-    if (found[0] >= 0) found[1] = ids[found[0]];
-}
-
 /// The sum of the kept rows' weights and the slope of a mean; one block, in a fixed order.
 template <class T>
 __global__ void __launch_bounds__(row_threads) divisor_kernel(Targets<T> t, std::int64_t rows, double* total) {
@@ -162,20 +146,12 @@ __global__ void __launch_bounds__(row_threads) divisor_kernel(Targets<T> t, std:
 }  // namespace
 
 ClassTargets checked_targets(const char* op, const ClassTargets& targets, const Shape& shape, std::int64_t classes) {
-    const std::int64_t n = targets.ids.numel();
-    if (n == 0) return targets;
-    const Device device = targets.ids.device();
+    if (targets.ids.numel() == 0) return targets;
     ClassTargets safe = targets;
-    safe.ids = Tensor::empty({n}, DType::i64, device);
-    const Tensor found = Tensor::empty({2}, DType::i64, device);
-    fill(found, -1);
-    const auto* ids = targets.ids.data<std::int64_t>();
-    GRADUS_LAUNCH(check_targets_kernel, device, grid_for(n, row_threads), row_threads, 0, ids, n, classes,
-                  targets.ignore, safe.ids.data<std::int64_t>(), static_cast<unsigned long long*>(found.address()));
-    GRADUS_LAUNCH(value_kernel, device, 1, 1, 0, ids, found.data<std::int64_t>());
-    watch(found, [=, ignore = targets.ignore](std::int64_t position, std::int64_t value) {
-        return target_fault(op, shape, position, value, classes, ignore);
-    });
+    safe.ids = checked_numbers(targets.ids, classes, targets.ignore,
+                               [=, ignore = targets.ignore](std::int64_t position, std::int64_t value) {
+                                   return target_fault(op, shape, position, value, classes, ignore);
+                               });
     return safe;
 }
 

@@ -3,19 +3,9 @@
 #pragma once
 
 #include "gradus/kernels/row.cuh"
+#include "gradus/kernels/rowwise.h"
 
 namespace gradus::kernels::cuda {
-
-template <class T>
-inline const T* data_or_null(const Tensor& x) {
-    return x.defined() ? x.data<T>() : nullptr;
-}
-
-/// Elements of a row of x; without rows those of weight or bias, whose gradients are 0 then.
-inline std::int64_t norm_width(const Tensor& x, std::int64_t rows, const Tensor& gweight, const Tensor& gbias) {
-    if (rows > 0) return x.numel() / rows;
-    return gweight.defined() ? gweight.numel() : gbias.defined() ? gbias.numel() : 0;
-}
 
 /// Where the rows of a norm come from: an array. Others make the elements when they are looked at first.
 template <class T>

@@ -6,19 +6,9 @@
 #include "gradus/core/tensor.h"
 #include "gradus/kernels/parallel.h"
 #include "gradus/kernels/row.h"
+#include "gradus/kernels/rowwise.h"
 
 namespace gradus::kernels::cpu {
-
-template <class T>
-inline const T* data_or_null(const Tensor& x) {
-    return x.defined() ? x.data<T>() : nullptr;
-}
-
-/// Elements of a row of x; without rows those of weight or bias, whose gradients are 0 then.
-inline std::int64_t norm_width(const Tensor& x, std::int64_t rows, const Tensor& gweight, const Tensor& gbias) {
-    if (rows > 0) return x.numel() / rows;
-    return gweight.defined() ? gweight.numel() : gbias.defined() ? gbias.numel() : 0;
-}
 
 /// What a norm reads and writes; weight, bias and mean may be null.
 template <class T>

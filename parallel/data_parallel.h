@@ -88,6 +88,20 @@ class DataParallel {
     }
 
   private:
+    /// Each module trains or not as its counterpart in replica 0, which may have parts that do not.
+    void copy_training_flags() {
+        const auto modules = [](M& model) {
+            std::vector<Module*> list;
+            model.apply([&](Module& module) { list.push_back(&module); });
+            return list;
+        };
+        const std::vector<Module*> first = modules(*replicas_[0]);
+        for (std::size_t r = 1; r < replicas_.size(); ++r) {
+            const std::vector<Module*> other = modules(*replicas_[r]);
+            // From the outside in: train() reaches all below.
+            for (std::size_t i = first.size(); i-- > 0;) other[i]->train(first[i]->training());
+        }
+    }
     void form_group() {
         reducers_.clear();
         group_ = local_group(size(), options_.local);
@@ -101,7 +115,7 @@ class DataParallel {
         const std::int64_t samples = sample_count(batch);
         const Generator before = default_generator();
         std::vector<Generator> after(replicas_.size(), before);
-        for (M* other : replicas_) other->train(replicas_[0]->training());
+        copy_training_flags();
         Tensor totals;
         try {
             crew_->run(

@@ -13,7 +13,6 @@ namespace gradus::parallel {
 namespace {
 
 struct Entry {
-    std::string name;
     Tensor parameter;
     Tensor slot;  ///< its place in the bucket, of its shape
     std::size_t bucket = 0;
@@ -119,7 +118,7 @@ GradientReducer::GradientReducer(const NamedTensors& parameters, Communicator& g
     State& s = *state_;
     std::int64_t bytes = 0;  // of the last bucket
     for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) {
-        const auto& [name, parameter] = *p;
+        const Tensor& parameter = p->second;
         if (!parameter.requires_grad()) continue;
         const std::int64_t own = parameter.numel() * size_of(parameter.dtype());
         const std::int64_t most = s.buckets.size() <= 1 ? options.first_bucket_bytes : options.bucket_bytes;
@@ -127,7 +126,7 @@ GradientReducer::GradientReducer(const NamedTensors& parameters, Communicator& g
                           s.entries.back().parameter.device() == parameter.device() &&
                           (bytes == 0 || bytes + own <= most);
         if (!fits) s.buckets.emplace_back(), bytes = 0;
-        s.entries.push_back({name, parameter, {}, s.buckets.size() - 1});
+        s.entries.push_back({parameter, {}, s.buckets.size() - 1});
         ++s.buckets.back().count;
         bytes += own;
     }

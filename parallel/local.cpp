@@ -144,20 +144,20 @@ class LocalCommunicator final : public Communicator {
             const std::int64_t begin = x.numel() * rank_ / size(), end = x.numel() * (rank_ + 1) / size();
             if (begin == end) return;
             const Tensor share = reduced(begin, end, how, x.device());
-            for (int r = 0; r < size(); ++r) write(r, part_of(group_->place(r).wanted, begin, end), share);
+            for (int r = 0; r < size(); ++r) copy(r, part_of(group_->place(r).wanted, begin, end), share);
         });
     }
     void do_broadcast(const Tensor& x, int root) override {
         if (size() == 1) return;
         collective({"broadcast", x.shape(), x.dtype(), text("from rank ", root)}, x, x, [&] {
-            if (rank_ != root) read(root, x, group_->place(root).given);
+            if (rank_ != root) copy(root, x, group_->place(root).given);
         });
     }
     void do_all_gather(const Tensor& part, const Tensor& all) override {
         collective({"all_gather", part.shape(), part.dtype(), {}}, part, all, [&] {
             for (int r = 0; r < size(); ++r) {
                 const Tensor& given = group_->place(r).given;
-                read(r, part_of(all, r * given.numel(), (r + 1) * given.numel()), given);
+                copy(r, part_of(all, r * given.numel(), (r + 1) * given.numel()), given);
             }
         });
     }
@@ -216,26 +216,22 @@ class LocalCommunicator final : public Communicator {
         return sum.dtype() == dtype ? sum : cast(sum, dtype);
     }
 
-    void write(int r, const Tensor& target, const Tensor& values) {
-        copy_(target, values);
-        note(r);
-    }
-    void read(int r, const Tensor& target, const Tensor& values) {
+    /// A copy to or from what rank r has put down.
+    void copy(int r, const Tensor& target, const Tensor& values) {
         copy_(target, values);
         note(r);
     }
     /// Rank r must wait for what this thread has given to the streams so far.
     void note(int r) {
         const Tensor& theirs = group_->place(r).given;
-        Event done;
-        done.record(Stream::current(theirs.device()));
         const Device mine = group_->place(rank_).given.device();
-        if (mine != theirs.device()) {  // reads ran on this rank's card
+        if (mine != theirs.device()) {  // what reads theirs runs on this rank's card
             Event here;
             here.record(Stream::current(mine));
             here.wait(Stream::current(theirs.device()));
-            done.record(Stream::current(theirs.device()));
         }
+        Event done;
+        done.record(Stream::current(theirs.device()));
         group_->place(rank_).finished[std::size_t(r)] = done;
     }
 

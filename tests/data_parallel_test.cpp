@@ -211,6 +211,26 @@ TEST_CASE("BB-103 BB-120 replicas start equal, stay equal, and learn what one le
     }
 }
 
+TEST_CASE("BB-119 a part of the model that is not training stays so on every replica", "[parallel]") {
+    Generator rng(3);
+    Net net(rng);
+    DataParallel<Net> replicas(net, devices_of(3, false));
+    net.drop.eval();
+    replicas.step(sentences(6), loss_of);
+    for (int r = 0; r < 3; ++r) {
+        CHECK_FALSE(replicas.replica(r).drop.training());
+        CHECK(replicas.replica(r).hidden.training());
+        CHECK(replicas.replica(r).training());
+    }
+    net.eval();
+    net.drop.train();
+    replicas.step(sentences(6), loss_of);
+    for (int r = 0; r < 3; ++r) {
+        CHECK(replicas.replica(r).drop.training());
+        CHECK_FALSE(replicas.replica(r).training());
+    }
+}
+
 TEST_CASE("BB-106 an error in one replica is told with its number, wakes the others, and the next step works",
           "[parallel][threads]") {
     Generator rng(3);
